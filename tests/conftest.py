@@ -22,10 +22,10 @@ from pyspark.sql import SparkSession
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import admin, create_topic
-from streaming.runtime.session import spark_session
 from streaming.runtime.spark_settings import SparkSettings
 from tests.kit import containers
 from tests.kit.fault_results import FaultResults
+from tests.kit.spark import spark_session
 
 # A time limit on an example says more about the machine's load than about the code. `ci` draws the same
 # examples in each run (their seed is derived from the test's source) and prints how to repeat a failure.

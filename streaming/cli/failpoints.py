@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from streaming.cli.configuration import JsonOption
-from streaming.runtime.failpoints import MEANING, VARIABLE
+from streaming.runtime.failpoints import VARIABLE, Failpoint
 
 
 def command(as_json: JsonOption = False) -> None:
@@ -19,13 +19,13 @@ def command(as_json: JsonOption = False) -> None:
     batch, between the commit of the log and that of the progress. Actions: kill, sleep, raise; count: a number or last.
     """
     if as_json:
-        typer.echo(json.dumps(MEANING))
+        typer.echo(json.dumps({point: point.meaning for point in Failpoint}))
         return
     table = Table()
     table.add_column("name", no_wrap=True)
     table.add_column("what was done last")
-    for point, meaning in MEANING.items():
-        table.add_row(point, meaning)
+    for point in Failpoint:
+        table.add_row(point, point.meaning)
     console = Console()
     console.print(f"{VARIABLE}=name[@count]:kill|sleep|raise", markup=False)
     console.print(table)

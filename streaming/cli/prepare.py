@@ -26,7 +26,7 @@ def command(
         console.print("Prepared before; nothing to do.")
         return
     logs.configure(level=logging.ERROR)  # the rehearsal is of no interest, slow as it may be, unless it fails
-    from streaming.demo.warmup import warm_up
+    from streaming.demo.run import warm_up
 
     with console.status("Rehearsing a start (about half a minute)"):
         warm_up()

@@ -3,7 +3,7 @@
 A change becomes readable for committed readers together with the barrier that closes its interval. So two
 things are enough: when each partition's last stable offset moved (a thread asks every 20 ms), and, afterwards,
 at which offsets the output's barriers lie and at which times the upstream's changes were produced (CreateTime).
-Either topic may have its barriers beside it, in a topic of their own.
+Either topic may have its barriers in a separate topic.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@
     upstream   a table of many rows, then live changes until the end
     Spark
     replica    the service's first batch: the whole topic, sorted by key into Delta
-    snapshot   the job's backfill, beside the live changes
+    snapshot   the job's backfill, during the live changes
     live       some more live load after completion
-    verify     the judge, who knows nothing of how the output came about
+    verify     the checker, which reads the topics alone
 
 The service runs in a thread of its own, as it would in any process; this one watches it by its batch reports.
 """
@@ -14,18 +14,20 @@ The service runs in a thread of its own, as it would in any process; this one wa
 from __future__ import annotations
 
 import json
+import tempfile
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 
 from schemas.job import JobDefinition
 from schemas.records import Change
 from schemas.settings.config import ServiceConfig
 from schemas.table import TableSchema
 from streaming.broker.embedded import EmbeddedBroker
-from streaming.demo.config import LIVE_RATE, UPSTREAM_PARTITIONS, DemoConfig, the_job
+from streaming.demo.config import LIVE_RATE, UPSTREAM_PARTITIONS, DemoConfig, Upstream, the_job
 from streaming.demo.console import DemoProgress, StepConsole
 from streaming.demo.latency import Latencies, StableOffsets
 from streaming.events.forms import events_of
@@ -34,7 +36,9 @@ from streaming.events.sender import ChangeSender, LiveLoad, SentChanges, produce
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader
 from streaming.kafka.topics import create_topic
+from streaming.protocol.report import BatchReport
 from streaming.reading.records import RecordDecoder, plain
+from streaming.runtime.java.jars import JarSet, broker_archive, ensure, recording
 from streaming.service.bootstrap import hosted_service
 from streaming.service.service import Service
 from streaming.verify.findings import Report
@@ -248,3 +252,38 @@ def last_rows(kafka: KafkaSettings, job: JobDefinition, table: TableSchema, coun
     names = [column.name for column in columns]
     shown = [dict(zip(names, map(plain, row), strict=True)) for row in rows[-count:]]
     return [json.dumps(row, ensure_ascii=False) for row in shown]
+
+
+_ROWS, _BATCHES = 5_000, 8  # more than a short batch, and live changes that are short ones
+_COMPACTION_LEAST_ROWS = 100
+
+
+def warm_up() -> None:
+    """Record the class archives of Spark and of the broker, in about half a minute.
+
+    Raises: EnvironmentProblem when broker or Spark do not come up.
+    """
+    with (
+        tempfile.TemporaryDirectory(prefix="backfill-rehearsal-") as folder,
+        recording(broker_archive(ensure(JarSet.BROKER))) as option,
+        EmbeddedBroker(heap="512m", recording=option) as broker,
+    ):
+        kafka = KafkaSettings(broker.bootstrap)
+        config = DemoConfig(Path(folder), _ROWS, 0, Upstream.CHANGE).configure(broker.bootstrap)
+        create_topic(kafka, config.upstream, UPSTREAM_PARTITIONS)
+        generator = ChangeGenerator(config.table)
+        produce_rows(ChangeSender(kafka, config.upstream), generator, _ROWS)
+        seen = 0
+
+        def on_batch(report: BatchReport) -> None:
+            nonlocal seen
+            seen += 1
+            if seen >= _BATCHES:
+                service.stop()
+
+        with (
+            hosted_service(config, kafka, on_batch=on_batch, record_classes=True) as service,
+            LiveLoad(kafka, config.upstream, generator, LIVE_RATE, ChangeMix()),
+        ):
+            service.compaction_least_rows = _COMPACTION_LEAST_ROWS
+            service.run()

@@ -124,7 +124,8 @@ def _are_times(values: list[int], per_s: int) -> bool:
     if per_s == _UNITS["nanoseconds"] and any(value % _TICK_NS for value in values):
         return False  # ids that are made of a time have such sizes, and no database such a clock
     known = [value for value in values if not _is_special(value // per_s)]
-    # Infinity and other odd ones come in numbers that are none.
+    # Infinity and other special times are written as numbers that are no times.
+
     return bool(known) and sum(value // per_s in _SECONDS for value in known) > _MOST * len(known)
 
 

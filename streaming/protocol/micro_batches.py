@@ -1,4 +1,4 @@
-"""The function that Structured Streaming calls with each micro-batch: it runs a batch for each aligned barrier.
+"""Spark's stream of micro-batches, and the function that it calls with each: it runs a batch for each aligned barrier.
 
 A micro-batch is Spark's unit, a batch is ours; they need not match. A micro-batch may run no batch at all (no barrier
 is aligned yet), or several: Spark takes 0.2 s from one to the next, and asks the broker for news ten times a second
@@ -8,15 +8,19 @@ is lost if Spark forgets or repeats a micro-batch: the position is in the journa
 
 from __future__ import annotations
 
+import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
-from pyspark.sql import DataFrame
+import structlog
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from schemas.errors import BackfillError, Code, EnvironmentProblem
+from schemas.errors import BackfillError, Code, EnvironmentProblem, Fenced
 from state.values.plan import AlignedBarrier
 from streaming.compaction.compactor import Compactor
 from streaming.protocol.batches import Batches
@@ -28,6 +32,11 @@ OnBatch = Callable[[BatchReport], None]
 
 _TURN_S = 10.0
 """Long against the 0.2 s between two micro-batches."""
+_TRIGGER_INTERVAL = "100 milliseconds"
+_DRAIN_TIMEOUT_S = 20.0
+_POLL_S = 0.2
+
+log = structlog.get_logger()
 
 
 class MicroBatches:
@@ -127,3 +136,65 @@ def spark_failure(query: StreamingQuery) -> EnvironmentProblem:
 
 def stream_ended(found: str) -> EnvironmentProblem:
     return EnvironmentProblem(Code.SPARK_FAILED, found=found)
+
+
+class Stream:
+    """The stream of one run, from its first trigger to its end. `stop` ends it between two batches.
+
+    The journal is the only position: Spark's own checkpoint lives as long as a stream. In a shared checkpoint, an
+    instance that has yet to notice that it is fenced would commit offsets that its successor has not handled, and the
+    successor would skip them.
+    """
+
+    def __init__(
+        self, spark: SparkSession, barriers: BarrierSource, micro_batches: MicroBatches, stop: threading.Event
+    ) -> None:
+        self._spark, self._barriers, self._micro_batches, self._stop = spark, barriers, micro_batches, stop
+
+    def serve(self, on_started: Callable[[], None], check: Callable[[], None]) -> None:
+        """Run the stream until `stop` is set. `check` is called every 0.2 s, and an error of its ends the stream.
+
+        Raises: the error that has ended the stream otherwise; the journal then has the batch that may be half done.
+        """
+        dropped, drain_s = False, _DRAIN_TIMEOUT_S
+        with self._started() as query:
+            on_started()
+            try:
+                self._wait(query, check)
+            except Fenced:
+                drain_s = 0.0  # the open batch is the successor's
+                raise
+            finally:
+                dropped = self._end(query, drain_s)
+        failure = self._micro_batches.failure
+        if not self._stop.is_set():
+            raise failure or spark_failure(query)
+        # A group of processes is often ended together: Spark may have gone before the batch came to its end.
+        if failure is not None and not dropped and not isinstance(failure, (EnvironmentProblem, *JVM_GONE)):
+            raise failure
+        log.info("stopped", open_batch="dropped" if dropped or failure else "none")
+
+    @contextmanager
+    def _started(self) -> Iterator[StreamingQuery]:
+        scratch = self._spark.conf.get("spark.local.dir")
+        with tempfile.TemporaryDirectory(
+            dir=scratch, prefix="stream-", ignore_cleanup_errors=True
+        ) as checkpoint:
+            stream = self._barriers.stream().writeStream.foreachBatch(self._micro_batches)
+            stream = stream.option("checkpointLocation", Path(checkpoint).as_uri())
+            yield stream.trigger(processingTime=_TRIGGER_INTERVAL).start()
+
+    def _wait(self, query: StreamingQuery, check: Callable[[], None]) -> None:
+        with suppress(*JVM_GONE):
+            while query.isActive and not self._stop.wait(_POLL_S):
+                check()
+
+    def _end(self, query: StreamingQuery, drain_s: float) -> bool:
+        """End the query, between two batches if possible. True: the open batch was dropped, for the next start."""
+        in_time = self._micro_batches.close(drain_s)
+        with suppress(*JVM_GONE):
+            if not in_time:
+                self._micro_batches.drop()
+                self._spark.sparkContext.cancelAllJobs()
+            query.stop()
+        return not in_time

@@ -18,9 +18,9 @@ import os
 import re
 import signal
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Self
 
 import psutil
 
@@ -33,60 +33,42 @@ LAST = -1
 
 
 class Failpoint(StrEnum):
-    """The failpoints, in the order in which a batch reaches them; `MEANING` has the effect before each."""
+    """The failpoints, in the order in which a batch reaches them; `meaning` has the effect before each."""
 
-    TAKEN_OVER = "taken-over"
-    FENCED = "fenced"
-    COPIED = "copied"
-    PLANNED = "planned"
-    JOURNALED = "journaled"
-    TOPICS_OPENED = "topics-opened"
-    LANE_READ = "lane-read"
-    LANE_OPENED = "lane-opened"
-    LANE_LOOKED = "lane-looked"
-    LANE_SENT_SNAPSHOT = "lane-sent-snapshot"
-    LANE_SENT = "lane-sent"
-    LANE_COMMITTED = "lane-committed"
-    LANE_LOGGED = "lane-logged"
-    SENT = "sent"
-    REPLICATED = "replicated"
-    WAITING_KEPT = "waiting-kept"
-    PROGRESSED = "progressed"
-    SETTLED = "settled"
-    COMPACTED = "compacted"
-    MERGED = "merged"
-    BARRIER_SENT = "barrier-sent"
-    BARRIER_COMMITTED = "barrier-committed"
+    meaning: str
+
+    def __new__(cls, name: str, meaning: str = "") -> Self:
+        """A point by its name in the variable."""
+        point = str.__new__(cls, name)
+        point._value_, point.meaning = name, meaning
+        return point
+
+    TAKEN_OVER = "taken-over", "the journal names this instance; no other instance was fenced yet"
+    FENCED = "fenced", "transactional ids of the instance before are taken"
+    COPIED = "copied", "some parts of the table that the state starts from are in it"
+    PLANNED = "planned", "a plan was made and is not in the journal"
+    JOURNALED = "journaled", "the plan is in the journal; nothing was sent"
+    TOPICS_OPENED = "topics-opened", "topics of jobs that start are there; nothing was sent"
+    LANE_READ = "lane-read", "a lane has its changes"
+    LANE_OPENED = "lane-opened", "init_transactions is done"
+    LANE_LOOKED = "lane-looked", "a lane knows that its part is still to be sent"
+    LANE_SENT_SNAPSHOT = "lane-sent-snapshot", "snapshot rows are on their way"
+    LANE_SENT = "lane-sent", "all is on its way; nothing is committed"
+    LANE_COMMITTED = "lane-committed", "the transaction is committed"
+    LANE_LOGGED = "lane-logged", "the lane's log file is written; no table has it"
+    SENT = "sent", "the transactions of all lanes are committed"
+    REPLICATED = "replicated", "the log is committed"
+    WAITING_KEPT = "waiting-kept", "events that wait for chunks of the table are committed"
+    PROGRESSED = "progressed", "the progress is committed"
+    SETTLED = "settled", "mutations took effect; Spark has not committed its offsets"
+    COMPACTED = "compacted", "the log was compacted into the base; the log still has its files"
+    MERGED = "merged", "log files were merged into one; the log still has them"
+    BARRIER_SENT = "barrier-sent", "a barrier is on its way to every partition"
+    BARRIER_COMMITTED = "barrier-committed", "a barrier is committed"
 
     @property
     def is_in_lane(self) -> bool:
         return self.startswith("lane-")
-
-
-MEANING: Mapping[Failpoint, str] = {
-    Failpoint.TAKEN_OVER: "the journal names this instance; no other instance was fenced yet",
-    Failpoint.FENCED: "transactional ids of the instance before are taken",
-    Failpoint.COPIED: "some parts of the table that the state starts from are in it",
-    Failpoint.PLANNED: "a plan was made and is not in the journal",
-    Failpoint.JOURNALED: "the plan is in the journal; nothing was sent",
-    Failpoint.TOPICS_OPENED: "topics of jobs that start are there; nothing was sent",
-    Failpoint.LANE_READ: "a lane has its changes",
-    Failpoint.LANE_OPENED: "init_transactions is done",
-    Failpoint.LANE_LOOKED: "a lane knows that its part is still to be sent",
-    Failpoint.LANE_SENT_SNAPSHOT: "snapshot rows are on their way",
-    Failpoint.LANE_SENT: "all is on its way; nothing is committed",
-    Failpoint.LANE_COMMITTED: "the transaction is committed",
-    Failpoint.LANE_LOGGED: "the lane's log file is written; no table has it",
-    Failpoint.SENT: "the transactions of all lanes are committed",
-    Failpoint.REPLICATED: "the log is committed",
-    Failpoint.WAITING_KEPT: "events that wait for chunks of the table are committed",
-    Failpoint.PROGRESSED: "the progress is committed",
-    Failpoint.SETTLED: "mutations took effect; Spark has not committed its offsets",
-    Failpoint.COMPACTED: "the log was compacted into the base; the log still has its files",
-    Failpoint.MERGED: "log files were merged into one; the log still has them",
-    Failpoint.BARRIER_SENT: "a barrier is on its way to every partition",
-    Failpoint.BARRIER_COMMITTED: "a barrier is committed",
-}
 
 
 class Action(StrEnum):

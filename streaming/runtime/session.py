@@ -27,10 +27,9 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from schemas.errors import Code, EnvironmentProblem
-from streaming.runtime.java.spark_jvm import SparkJvm, started_jvm
+from streaming.runtime.java.spark_jvm import SparkJvm
 from streaming.runtime.leftovers import sweep_logs, sweep_scratch
 from streaming.runtime.paths import log_folder
-from streaming.runtime.spark_settings import SparkSettings
 
 Result = TypeVar("Result")
 
@@ -46,27 +45,14 @@ _GATEWAY = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET")
 
 
 @contextmanager
-def spark_session(settings: SparkSettings | None = None) -> Iterator[SparkSession]:
-    """A session for the length of the block; afterwards its JVM is gone.
-
-    One process has one at a time, and streaming queries have to be stopped before the block ends.
-
-    Raises:
-        EnvironmentProblem: JAVA_MISSING, DEPENDENCY_MISMATCH, or SPARK_FAILED when the JVM does not come up.
-    """
-    with started_jvm(settings or SparkSettings()) as jvm, _session_in(jvm) as session:
-        yield session
-
-
-@contextmanager
 def session_starting(jvm: SparkJvm) -> Iterator[Callable[[], SparkSession]]:
     """A session in a JVM that comes up; the block gets a function that blocks until the session is there.
 
-    A JVM and Spark in it take seconds, in which most of what comes next can be imported and asked of the broker. The
-    call raises as `spark_session`, each time. A block that fails before does not wait for it.
+    JVM and Spark take seconds, in which a caller can import and ask the broker. The function raises as `session_in`,
+    each time. A block that fails before does not wait for it.
     """
     with ExitStack() as stack, ThreadPoolExecutor(1, thread_name_prefix="spark-start") as thread:
-        started = thread.submit(stack.enter_context, _session_in(jvm))
+        started = thread.submit(stack.enter_context, session_in(jvm))
         try:
             yield started.result
         except BaseException:
@@ -86,7 +72,11 @@ def is_alive(session: SparkSession) -> bool:
 
 
 @contextmanager
-def _session_in(jvm: SparkJvm) -> Iterator[SparkSession]:
+def session_in(jvm: SparkJvm) -> Iterator[SparkSession]:
+    """A session for the length of the block. One process has one at a time; queries are to be stopped before its end.
+
+    Raises: EnvironmentProblem(SPARK_FAILED).
+    """
     sweep_scratch()
     sweep_logs(log_folder())
     try:

@@ -1,10 +1,10 @@
 """The end of a process by a signal: while it comes up, while it runs, and while it ends.
 
 While a service comes up there is nothing to finish, so SIGTERM and SIGINT unwind the main thread wherever it is, and
-whatever was opened is closed on the way. Once it runs, it is asked to stop and finishes what is open. Once it ends,
-further signals change nothing: SIGKILL remains for a faster end.
+open resources are closed on the way. Once it runs, a signal stops it after the open batch. Once it ends, further
+signals change nothing: SIGKILL remains for a faster end.
 
-This module is light, so that a command can hold it before it imports anything that takes a second.
+This module imports little, so that a command can use it before imports that take a second.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class Stopped(BaseException):
 class EndBySignal:
     """A block that SIGTERM and SIGINT end as if it had come to its end by itself. For the main thread only.
 
-    Python only reports what is raised while it deletes an object or calls back for a weak reference, as it does for
-    every module that it imports. A signal that falls there is raised again a moment later, by the interval timer
-    (SIGALRM), which the block uses for nothing else.
+    Python only reports an exception that is raised while it deletes an object or calls back for a weak reference, as it
+    does for every module that it imports. A signal at such a moment is raised again shortly after, by the interval
+    timer (SIGALRM), which the block uses for this alone.
     """
 
     def __init__(self) -> None:

@@ -23,11 +23,10 @@ _RESULT_TYPE = StructType([StructField("result", BinaryType())])
 
 
 def run_each(rows: DataFrame, work: Callable[[int, Iterable[pa.RecordBatch]], Result]) -> list[Result]:
-    """`work(number, batches)` for every partition of some rows, in Python workers; the results in no order.
+    """Run `work(number, batches)` for every partition of some rows, in Python workers; the results in no order.
 
     Work and results travel by pickle, between our own processes only: a result must hold nothing executable that came
-    from a topic. What work raises fails the job.
-    Raises: EnvironmentProblem(SPARK_FAILED).
+    from a topic. Raises: EnvironmentProblem(SPARK_FAILED), for an error of `work` as well.
     """
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -54,14 +53,17 @@ def mapped_in_arrow(
 
 
 def run_numbers(session: SparkSession, count: int, work: Callable[[int], Result]) -> list[Result]:
-    """`work(number)` for every number below `count`, a task each, in the order of the numbers.
+    """Run `work(number)` for every number below `count`, a task each; the results in the order of the numbers.
 
-    As `run_each` without rows: nothing is planned, so it costs 15 ms in place of 40, and the workers are the same.
+    It is `run_each` without rows: without a query plan it costs 15 ms in place of 40, and the workers are the same.
     """
     numbers = session.sparkContext.parallelize(range(count), count)
     return run_job(numbers.map(work).collect)
 
 
+# Spark reports the finished tasks of a stage, and with each heartbeat of its executors (ten seconds) what the running
+# ones have read, written and given to Python so far. If none of that changes, no progress is known: a task waits for a
+# file system or a broker without an end, an executor is gone silently, or slots never come.
 Sign = tuple[int | str, ...]
 """A value for a job that changes while the job makes progress."""
 
@@ -77,10 +79,10 @@ _FIGURES = (
 
 
 def running(session: SparkSession, lasting: Collection[int] = ()) -> dict[int, Sign]:
-    """Every job that is under way. A dozen calls into the JVM for each stage, some milliseconds.
+    """The jobs that are under way. A dozen calls into the JVM for each stage, some milliseconds.
 
-    Those `lasting` are looked at more closely: what each operator of the query has done, which is the only sign of a
-    task that has read all its rows and hands them on after they are sorted (`sorted_rows`).
+    For jobs in `lasting` the metrics of each operator are read as well: the only sign of a task that has read all its
+    rows and hands them on after they are sorted (`sorted_rows`).
     """
     context = session.sparkContext
     if context._jsc is None:  # stopped

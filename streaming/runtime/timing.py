@@ -1,4 +1,4 @@
-"""Where the time of a batch goes, step by step."""
+"""Time of steps, and work that is repeated every few seconds."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def repeated(
 ) -> Iterator[None]:
     """Call `step` while the block runs, first after `every_s` seconds, until it returns False.
 
-    The end of the block waits for a call under way, at most `end_within_s` (None: however long it takes): one that
-    waits for an answer which is no longer needed may outlive it, on a thread that keeps no process from ending. What
-    `step` raises ends the thread and is not raised anywhere, so it has to handle its own errors.
+    The end of the block waits for a call under way, at most `end_within_s` (None: as long as it takes); a call that
+    lasts longer goes on in a daemon thread. An error of `step` ends the thread and is raised nowhere, so `step` has to
+    handle its own.
     """
     ended = threading.Event()
 

@@ -5,9 +5,9 @@ It is Spark's own daemon, with three costs taken away that each Python task woul
 - `importlib.invalidate_caches()` re-reads the directory of every zip and jar on `sys.path` in pure Python, 0.3 to
   0.4 s a task for `pyspark.zip`, `py4j.zip` and `spark-core.jar` alone. The workers find pyspark in the environment
   that they run in, so these entries are dropped before the first worker is forked.
-- After each task a worker looks at every object for garbage: 40 ms of CPU, nearly all of it for what was imported.
-  What is there before the first fork is taken out of that. So a module that imports what tasks need, and then calls
-  `serve`, has it once for all workers, in memory that they share.
+- After each task a worker collects garbage: 40 ms of CPU, nearly all of it for imported modules. Objects from before
+  the first fork are excluded. So a module that imports what tasks need, and then calls `serve`, has it once for all
+  workers, in memory that they share.
 - The JVM's socket has Nagle's algorithm on (Spark 4.0), so the last bytes of a task wait until the worker has
   acknowledged those before, which Linux may delay by 40 ms. The workers acknowledge at once.
 """
@@ -31,12 +31,10 @@ def drop_archives() -> None:
 
 
 def without_delay(work: Work) -> Work:
-    """The same task on a socket whose data is acknowledged at once, where the system can do that.
-
-    Linux takes it as a state, not as an option, and leaves it again: so it is set before each task.
-    """
+    """Wrap a task so that data on its socket is acknowledged at once, where the system can do that."""
 
     def prompt(connection: socket.socket, authenticated: bool) -> int:
+        # Linux leaves this state by itself, so it is set before each task.
         if hasattr(socket, "TCP_QUICKACK"):
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
         return work(connection, authenticated)

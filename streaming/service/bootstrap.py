@@ -1,7 +1,7 @@
 """Starts Spark for a service.
 
-Spark takes the longest to come up, so its JVM is the first thing that is started. The service, whose imports alone take
-more than a second, goes on beside it until it needs it.
+Spark takes the longest to come up, so its JVM is started first. The service, whose imports alone take more than a
+second, comes up meanwhile.
 """
 
 from __future__ import annotations

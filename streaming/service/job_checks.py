@@ -45,7 +45,7 @@ def refuse_changed_jobs(known: Iterable[JobDefinition], configured: Iterable[Job
             raise ConfigError(Code.JOB_CHANGED, where=f"job {job.name}", found="; ".join(differences))
 
 
-def refuse_misfit_lanes(known: Iterable[JobDefinition], lanes: int) -> None:
+def refuse_incompatible_lanes(known: Iterable[JobDefinition], lanes: int) -> None:
     """Raises: ConfigError(CONFIG_INVALID) for lanes with which a job can't run, see `JobDefinition.lanes_misfit`."""
     for job in known:
         misfit = lanes_misfit(job, lanes)

@@ -1,13 +1,12 @@
 """Policy on transient errors of a running service, and on the time that it waits for them to pass.
 
-A broker that restarts, a network that is cut, a worker that is lost: nothing of it is a reason to end a service that
-could start. Spark's stream ends by itself then, with whatever its Kafka client said last, and so may a batch after its
-own attempts. The service goes on in the same process as it would after a crash: from its journal, with everything else
+A broker that restarts, a network that is cut, a worker that is lost: none of these is a reason to end a service that
+could start. Spark's stream ends by itself then, with the last error of its Kafka client, and so may a batch after its
+own attempts. The service continues in the same process as it would after a crash: from its journal, with all components
 made anew. That holds for the first build as well, which may take hours.
 
-What cannot pass ends it at once: the input's faults, a configuration, being fenced, a JVM that is gone. So does
-anything that goes wrong while it starts for the first time, before it has taken the state over: then the operator is
-there to read the error.
+Lasting errors end it at once: invalid input, a configuration, being fenced, a JVM that is gone. So does any error
+before its first take-over of the state: then the operator is there to read it.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ from streaming.lane.before.folder import rows_root
 from streaming.protocol.batches import Batches, OnPart
 from streaming.protocol.lanes.attempts import transactional_id
 from streaming.protocol.lanes.redelivery import LogResets
-from streaming.protocol.micro_batches import MicroBatches, stream_ended
+from streaming.protocol.micro_batches import MicroBatches, Stream, stream_ended
 from streaming.protocol.report import BatchReport
 from streaming.registry.book import AskedSchemas
 from streaming.registry.client import Registry
@@ -61,14 +61,13 @@ from streaming.service.initial.copying import Copying, OnCopied, SparkWorkers
 from streaming.service.job_checks import (
     counted,
     refuse_changed_jobs,
-    refuse_misfit_lanes,
+    refuse_incompatible_lanes,
     refuse_nothing_to_do,
     refuse_rescale,
 )
 from streaming.service.presence import Presence, instance_name, noting_fenced
 from streaming.service.restart_policy import LIMIT_S, RestartPolicy, broker_answers
 from streaming.service.startup import Owned, Startup, owner
-from streaming.service.stream import Stream
 from streaming.service.vitals import Vitals
 from streaming.service.watches import SparkWatch, UpstreamWatch
 from streaming.source.barriers.source import BarrierSource
@@ -301,7 +300,7 @@ class Service:
         known = [job.definition for job in batches.jobs]
         configured = [job.with_partitions(partitions) for job in self.config.jobs]
         refuse_changed_jobs(known, configured)
-        refuse_misfit_lanes((*known, *configured), lanes)
+        refuse_incompatible_lanes((*known, *configured), lanes)
         progress = [(job, batches.progress.get(job.name, {})) for job in known]
         refuse_rescale(progress, configured, lanes, partitions)
         if self.exit_when_complete:

@@ -7,7 +7,7 @@ import time
 
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import create_topic, watermarks
-from streaming.runtime.session import spark_session
+from tests.kit.spark import spark_session
 
 
 def passthrough_rows_per_s(kafka: KafkaSettings, upstream: str, output: str) -> float:

@@ -108,7 +108,7 @@ def test_sessions_count_time_in_utc(spark: SparkSession) -> None:
 _DRIVER = """
 import sys
 from pyspark import SparkContext
-from streaming.runtime.session import spark_session
+from tests.kit.spark import spark_session
 from streaming.runtime.spark_settings import SparkSettings
 from streaming.runtime.spark_jobs import run_each
 with spark_session(SparkSettings(cores=1, memory="512m")) as session:
@@ -124,7 +124,7 @@ from pathlib import Path
 import sys
 import psutil
 from schemas.errors import EnvironmentProblem
-from streaming.runtime.session import spark_session
+from tests.kit.spark import spark_session
 from streaming.runtime.spark_settings import SparkSettings
 settings = SparkSettings(cores=1, memory="512m", log=Path(sys.argv[1]), extra={"spark.executor.memory": "1m"})
 try:
@@ -196,7 +196,7 @@ def _driver(mode: str, folder: Path) -> subprocess.Popen[bytes]:
 
 _STREAM = """
 import sys
-from streaming.runtime.session import spark_session
+from tests.kit.spark import spark_session
 from streaming.runtime.spark_settings import SparkSettings
 with spark_session(SparkSettings(cores=1, memory="512m")) as session:
     stream = session.readStream.text(sys.argv[1]).writeStream.foreachBatch(lambda rows, number: None)

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 import psutil
 from schemas.settings.security import Secret
-from streaming.runtime.session import spark_session
+from tests.kit.spark import spark_session
 from streaming.runtime.spark_settings import SparkSettings
 
 extra = {"spark.authenticate": "true", "spark.network.crypto.enabled": "true", "spark.executor.memory": "900m"}

@@ -47,7 +47,7 @@ from streaming.sink.protocol import Mark
 
 ATTEMPTS = 5
 _LASTING = frozenset({Code.ROWS_FOLDER_FOREIGN, Code.ROWS_FOLDER_UNUSABLE, Code.ROWS_DISK_FULL})
-"""Of a disk: rows that have no room are not written a second time in vain."""
+"""Errors of a disk: rows without room are not written a second time."""
 _DIRECT_BYTES = 4 << 20
 """Most decoded changes of a batch that lanes read directly: every lane reads the bytes of all of it."""
 _TIMES_COLD = 8

@@ -60,7 +60,7 @@ def _start_from_delta(declared: DeltaStart, config: ServiceConfig, kafka: KafkaS
         offsets = offsets_at(kafka, topic, declared.timestamp)
         log.info("starts_at", upstream=topic, offsets=list(offsets))
     assert offsets is not None
-    _refuse_misfit(offsets, kafka, topic)
+    _refuse_beyond_topic(offsets, kafka, topic)
     return Start(declared, offsets, source.rows)
 
 
@@ -77,7 +77,7 @@ def _refuse_changed(config: ServiceConfig, known: Entry, state: str) -> None:
         )
 
 
-def _refuse_misfit(offsets: Sequence[int], kafka: KafkaSettings, topic: str) -> None:
+def _refuse_beyond_topic(offsets: Sequence[int], kafka: KafkaSettings, topic: str) -> None:
     """Raises: ConfigError(INITIAL_OFFSETS_MISFIT). Offsets that the topic no longer holds are DATA_LOST later."""
     ends = [marks.high for marks in watermarks(kafka, topic)]
     if len(offsets) != len(ends) or any(offset > end for offset, end in zip(offsets, ends, strict=True)):

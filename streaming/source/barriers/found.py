@@ -1,7 +1,7 @@
 """The barriers among the records of the upstream, read by Spark or without it.
 
-Spark's stream finds them among all that comes in. At a start some thousand records behind the last batch are looked
-through without Spark, while its JVM comes up, so that the first batch need not wait for the stream.
+Spark's stream finds them among all records. At a start some thousand records behind the last batch are searched without
+Spark, while its JVM comes up, so that the first batch need not wait for the stream.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ SOURCES: dict[type[BarriersConfig], Callable[[Any, BarrierSetup], BarrierSource]
     Inject: _injected,
     Embedded: _embedded,
 }
-"""By its model, an instance of which is the first argument."""
+"""Factories by the model of a kind, an instance of which is the first argument."""
 
 
 def barrier_source(config: BarriersConfig, setup: BarrierSetup) -> BarrierSource:

@@ -1,8 +1,8 @@
 """The search for the barrier that was injected last.
 
-Mostly it stands near the end of each partition, and a short look back finds it. A topic that has never had one, or
-whose injector was away for hours, has millions of records behind it: those are left to a search that does not handle
-records one by one, Spark's for a service. It goes back from the end in windows until every partition has one.
+Mostly it is near the end of each partition, and a short look back finds it. A topic without one, or one whose injector
+was away for hours, has millions of records behind it: for those there is a search that does not handle records one by
+one, Spark's for a service. It goes back from the end in windows until every partition has one.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     {"id": "<unique>", "mutation": "Throttle", "job": "orders-copy", "rate_limit": 100}
 
 A request becomes the mutation of the next barrier. Any client may write to the topic, so everything about a request is
-checked here; whether its job exists is for the service to say.
+checked here, except for its job's existence, which the service checks.
 """
 
 from __future__ import annotations
