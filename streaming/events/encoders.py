@@ -6,10 +6,10 @@ A reader needs nothing of theirs but the format's declaration.
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -52,7 +52,7 @@ class RecordContent(NamedTuple):
     value: bytes
 
 
-class EventEncoder(Protocol):
+class EventEncoder(ABC):
     """Encodes changes of one table. All arrays have at least one change."""
 
     @property
