@@ -28,7 +28,6 @@ from streaming.source.barriers.injecting.control_requests import decode_request
 ROOT = Path(__file__).parents[2]
 CONTRACT = (ROOT / "docs" / "contract.md").read_text(encoding="utf-8")
 OUTPUTS = (ROOT / "docs" / "outputs.md").read_text(encoding="utf-8")
-HOW_IT_WORKS = (ROOT / "docs" / "how-it-works.md").read_text(encoding="utf-8")
 
 
 def section(document: str, title: str) -> str:
@@ -128,13 +127,3 @@ def test_it_lists_every_command_and_every_exit_status() -> None:
 def test_it_names_every_type() -> None:
     named = re.findall(r"^\| (`.*?)[|]", section(CONTRACT, "Tables and vnodes"), re.MULTILINE)
     assert {name for row in named for name in re.findall(r"`([^`]+)`", row)} == set(TYPE_NAMES)
-
-
-def test_every_place_of_exactly_once_is_there() -> None:
-    table = section(HOW_IT_WORKS, "Where exactly-once is made")
-    places = re.findall(r"`([\w/]+\.py)`: ((?:`\w+`(?:, )?)+)", table)
-    assert len(places) > 10
-    for file, functions in places:
-        source = (ROOT / file).read_text(encoding="utf-8")
-        for name in re.findall(r"`(\w+)`", functions):
-            assert re.search(rf"^( *def {name}\(|{name}\b.* = )", source, re.MULTILINE), (file, name)
