@@ -14,6 +14,7 @@ from schemas.avro.output_schemas import text_of
 from schemas.avro.registered import SchemaIds
 from schemas.epoch import epoch_from_unix_ms
 from schemas.errors import BackfillError
+from schemas.formats.debezium import DebeziumFormat
 from schemas.formats.outputs.debezium import DebeziumOutput
 from schemas.formats.outputs.halves import EventRows
 from schemas.formats.outputs.upsert import UpsertOutput
@@ -73,6 +74,22 @@ def test_the_forms_of_an_output_are_written_as_shown() -> None:
         assert rows.write_key((7,)) == events.write_key((7,))
         for each in written if encoding != "json-schema" else written[:1]:
             assert re.search(rf"(^| ){re.escape(each.decode())}$", shown, re.MULTILINE), each
+
+
+def test_the_example_of_the_readme_goes_in_and_comes_out_so() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```json\n(.*?)```", readme, re.DOTALL)
+    event, sent = ([part.encode() for part in block.rstrip().split("\n", 1)] for block in blocks)
+    text = {"id": "bigint", "region": "string", "amount": "decimal(18,2)", "note": "string"}
+    table = declare({"name": "orders", "columns": text, "primary_key": ["id"]})
+    upstream = DebeziumFormat.model_validate({"decimal": "precise"})
+    change = upstream.rows(table.columns, table.key_columns).read_record(*event).change
+    assert change is not None
+    assert change.after == (7, "EU", Decimal("250.00"), None)
+    output = UpsertOutput.model_validate({}).rows(table.select(("id", "region", "amount")), table.key_columns)
+    closing = Barrier(10002471321600000, 0, BarrierKind.BARRIER, 4, 1_769_860_800_000)
+    origin = Origin("big-orders", "orders", 41, closing)
+    assert [output.write_key((7,)), output.write_insert(change.after[:3], origin)] == sent
 
 
 def test_the_barrier_shown_is_one() -> None:
