@@ -13,8 +13,11 @@ from typing import Any
 from markdown import Extension, Markdown
 from markdown.blockparser import BlockParser
 from markdown.blockprocessors import build_block_parser
+from mkdocs.structure.files import File
 
+_ROOT = Path(__file__).parents[2]
 _OUTSIDE = re.compile(r"\[([^]]+)\]\(\.\./([^)#\s]*)(?:#[^)]*)?\)")
+_FROM_ROOT = re.compile(r"\]\((?!https?:|#)([^)]+)\)")
 _PAGES = {"README.md": "index.md", "CHANGELOG.md": "changes.md"}
 INDENT = 2
 
@@ -34,6 +37,21 @@ def on_config(config: Any) -> None:
     placed = {page for section in config.nav for page in _pages(section)}
     if new := sorted({page.name for page in Path(config.docs_dir).glob("*.md")} - placed):
         config.nav.append({"Further": new})
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Add the pages that stand outside of `docs`: the README, which is the home, and the changelog."""
+    for source, page in _PAGES.items():
+        text = (_ROOT / source).read_text(encoding="utf-8")
+        content = _FROM_ROOT.sub(_from_docs, text)
+        files.append(File.generated(config, page, content=content))
+    return files
+
+
+def _from_docs(found: re.Match[str]) -> str:
+    """A link of a file in the root as a page of `docs` has it."""
+    target = found[1]
+    return f"]({target.removeprefix('docs/')})" if target.startswith("docs/") else f"](../{target})"
 
 
 def _pages(section: Any) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""`docs/errors.md`: `python -m schemas.advice.page` writes the table of errors into it, behind each meaning."""
+"""`docs/errors.md`: `python -m schemas.advice.page` writes the next step of each error into it, after its meaning."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ _ROW = re.compile(r"^(\| `([A-Z_]+)` \| [^|]+ \|).*$", re.MULTILINE)
 
 
 def with_table(page: str) -> str:
-    """The page with expectation and next step of each row as the table has them; what stands in italics varies."""
+    """The page with the next step of each row as the table has it; what stands in italics varies."""
 
     def row(found: re.Match[str]) -> str:
-        advice = TABLE[Code(found[2])]
-        texts = (re.sub(r"\{(\w+)}", r"*\1*", text) for text in (advice.expected, advice.next_step))
-        return " ".join((found[1], *(f"{text} |" for text in texts)))
+        next_step = re.sub(r"\{(\w+)}", r"*\1*", TABLE[Code(found[2])].next_step)
+        return f"{found[1]} {next_step} |"
 
     return _ROW.sub(row, page)
 

@@ -1,4 +1,4 @@
-"""Records of a barrier topic: one barrier of one data partition, as JSON (docs/contract.md#barriers-beside-the-data).
+"""Records of a barrier topic: a barrier of one data partition, in JSON (docs/contract.md#barriers-in-a-separate-topic).
 
 header barrier   curr in decimal text
 key              the number of the data partition, in decimal text

@@ -49,7 +49,7 @@ class DeltaStart(_Model):
     uri: str = Field(
         min_length=1,
         description="Folder or URI of the Delta table that the replica starts from; a relative folder is below this "
-        "file's. See [starting from a Delta table](operations.md#starting-from-a-delta-table).",
+        "file's. See [starting from a Delta table](starts.md#from-a-delta-table).",
     )
     version: int = Field(ge=0, description="Version of that table.")
     offsets: Annotated[tuple[Annotated[int, Field(ge=0)], ...] | None, BeforeValidator(_offsets)] = Field(

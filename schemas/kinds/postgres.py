@@ -39,7 +39,7 @@ class PostgresStart(Section):
     )
     table: Printable = Field(
         min_length=1,
-        description="The table as SQL names it: `public.orders`. See [starting from PostgreSQL](postgres.md).",
+        description="The table as SQL names it: `public.orders`. See [starts](starts.md#from-postgresql).",
     )
     slot: str = Field(
         pattern=r"^[a-z0-9_]{1,63}$", description="Replication slot of the connector, its `slot.name`."

@@ -203,7 +203,7 @@ class ConfigFile(Model):
     barriers_keep: Annotated[int | None, BeforeValidator(_barriers_keep_ms)] = Field(
         30 * DAY_MS,
         description="How long barriers are kept in topics of their own, as in `30d` or `12h`; `forever`. Older ones "
-        "are deleted behind finished batches, see [barrier topics](barrier-topics.md).",
+        "are deleted behind finished batches, see [barrier topics](operations.md#barrier-topics).",
     )
     batch_timeout: Annotated[
         int, BeforeValidator(_duration_within(MIN_BATCH_TIMEOUT_MS, MAX_BATCH_TIMEOUT_MS))
@@ -231,7 +231,8 @@ class ConfigFile(Model):
     on_bad_record: Literal["stop", "park"] = Field(
         "stop",
         description="What becomes of a record that breaks its format: `stop` before it, or `park` it in "
-        "`<output>.dead-letters` of every job, without one in `<topic>.dead-letters`, see [bad input](bad-input.md).",
+        "`<output>.dead-letters` of every job, without one in `<topic>.dead-letters`, see "
+        "[invalid records](errors.md#invalid-records).",
     )
     limits: Annotated[LimitsConfig, BeforeValidator(empty_section)] = Field(
         LimitsConfig.model_validate({}), description="What is taken at most."

@@ -26,7 +26,7 @@ class HttpConfig(Section):
     listen: str | None = Field(
         None,
         pattern=rf"^({_HOST}):[0-9]{{1,5}}$",
-        description="`host:port` to listen on, as in `127.0.0.1:8080`, see [steering](steering.md). None: no page.",
+        description="`host:port` to listen on, as in `127.0.0.1:8080`, see [control](control.md). None: no page.",
     )
     token_file: Printable | None = Field(
         None,

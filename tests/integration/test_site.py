@@ -33,7 +33,7 @@ def article(page: Path) -> str:
 def test_the_site_has_every_page(site: Path) -> None:
     pages = {page.stem for page in (ROOT / "docs").glob("*.md")}
     made = {page.stem for page in site.glob("*.html")}
-    assert pages | {"404"} == made
+    assert pages | {"404", "index", "changes"} == made  # the README, and the changelog
 
 
 def test_nothing_is_loaded_from_other_servers(site: Path) -> None:

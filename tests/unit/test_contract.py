@@ -14,6 +14,7 @@ from schemas.avro.output_schemas import text_of
 from schemas.avro.registered import SchemaIds
 from schemas.epoch import epoch_from_unix_ms
 from schemas.errors import BackfillError
+from schemas.formats.debezium import DebeziumFormat
 from schemas.formats.outputs.debezium import DebeziumOutput
 from schemas.formats.outputs.halves import EventRows
 from schemas.formats.outputs.upsert import UpsertOutput
@@ -28,7 +29,6 @@ from streaming.source.barriers.injecting.control_requests import decode_request
 ROOT = Path(__file__).parents[2]
 CONTRACT = (ROOT / "docs" / "contract.md").read_text(encoding="utf-8")
 OUTPUTS = (ROOT / "docs" / "outputs.md").read_text(encoding="utf-8")
-HOW_IT_WORKS = (ROOT / "docs" / "how-it-works.md").read_text(encoding="utf-8")
 
 
 def section(document: str, title: str) -> str:
@@ -74,6 +74,22 @@ def test_the_forms_of_an_output_are_written_as_shown() -> None:
         assert rows.write_key((7,)) == events.write_key((7,))
         for each in written if encoding != "json-schema" else written[:1]:
             assert re.search(rf"(^| ){re.escape(each.decode())}$", shown, re.MULTILINE), each
+
+
+def test_the_example_of_the_readme_goes_in_and_comes_out_so() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```json\n(.*?)```", readme, re.DOTALL)
+    event, sent = ([part.encode() for part in block.rstrip().split("\n", 1)] for block in blocks)
+    text = {"id": "bigint", "region": "string", "amount": "decimal(18,2)", "note": "string"}
+    table = declare({"name": "orders", "columns": text, "primary_key": ["id"]})
+    upstream = DebeziumFormat.model_validate({"decimal": "precise"})
+    change = upstream.rows(table.columns, table.key_columns).read_record(*event).change
+    assert change is not None
+    assert change.after == (7, "EU", Decimal("250.00"), None)
+    output = UpsertOutput.model_validate({}).rows(table.select(("id", "region", "amount")), table.key_columns)
+    closing = Barrier(10002471321600000, 0, BarrierKind.BARRIER, 4, 1_769_860_800_000)
+    origin = Origin("big-orders", "orders", 41, closing)
+    assert [output.write_key((7,)), output.write_insert(change.after[:3], origin)] == sent
 
 
 def test_the_barrier_shown_is_one() -> None:
@@ -128,13 +144,3 @@ def test_it_lists_every_command_and_every_exit_status() -> None:
 def test_it_names_every_type() -> None:
     named = re.findall(r"^\| (`.*?)[|]", section(CONTRACT, "Tables and vnodes"), re.MULTILINE)
     assert {name for row in named for name in re.findall(r"`([^`]+)`", row)} == set(TYPE_NAMES)
-
-
-def test_every_place_of_exactly_once_is_there() -> None:
-    table = section(HOW_IT_WORKS, "Where exactly-once is made")
-    places = re.findall(r"`([\w/]+\.py)`: ((?:`\w+`(?:, )?)+)", table)
-    assert len(places) > 10
-    for file, functions in places:
-        source = (ROOT / file).read_text(encoding="utf-8")
-        for name in re.findall(r"`(\w+)`", functions):
-            assert re.search(rf"^( *def {name}\(|{name}\b.* = )", source, re.MULTILINE), (file, name)

@@ -134,7 +134,7 @@ def test_selectors_and_references_meet() -> None:
 
 
 def test_the_page_says_what_the_files_hold() -> None:
-    page = (ROOT / "docs" / "kubernetes.md").read_text()
+    page = (ROOT / "docs" / "deployment.md").read_text()
     assert {path.name for path in FOLDER.glob("*.yaml")} - {"kustomization.yaml"} <= set(
         re.findall(r"`([\w-]+\.yaml)`", page)
     )

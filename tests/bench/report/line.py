@@ -56,16 +56,8 @@ class Summary:
 
 
 def cells(line: Summary) -> list[str]:
-    """A line of the table: what, median, unit, spread, compared with, its value, ratio; empty where there is none."""
-    return [
-        line.what,
-        number(line.value),
-        line.unit,
-        spread(line),
-        line.compared_with,
-        "" if line.compared is None else number(line.compared),
-        "" if line.ratio is None else f"{line.ratio:.2f}",
-    ]
+    """A line of the table: what, its median with the unit, and what it is compared with; empty where there is none."""
+    return [line.what, f"{number(line.value)} {line.unit}".rstrip(), against(line)]
 
 
 def spread(line: Summary) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from tests.kit.registry import FakeRegistry
 
 DOCS = Path(__file__).parents[3] / "docs"
 DOCUMENT = (DOCS / "clients.md").read_text(encoding="utf-8")
-EXACT, CONSUME, CONSUME_AVRO, SPARK = re.findall(r"```python\n(.*?)```", DOCUMENT, re.DOTALL)
+DATABASE, EXACT, CONSUME, CONSUME_AVRO, SPARK = re.findall(r"```python\n(.*?)```", DOCUMENT, re.DOTALL)
 [PRODUCE] = re.findall(
     r"```python\n(.*?)```", (DOCS / "tutorial-events.md").read_text(encoding="utf-8"), re.DOTALL
 )
@@ -46,15 +47,22 @@ def first_line(code: str, end: str) -> str:
     return seen
 
 
-def test_a_client_produces_and_others_keep_the_table(set_up: Callable[..., Stage]) -> None:
+def test_a_client_produces_and_others_keep_the_table(set_up: Callable[..., Stage], tmp_path: Path) -> None:
     stage = set_up(JOB, {**JOB, "name": "rows", "format": "upsert"})
     subprocess.run([sys.executable, "-c", on_stage(PRODUCE, stage)], check=True, timeout=60)
     with stage.running(barriers="inject", barrier_interval="100ms") as run:
         run.until(lambda: run.is_complete("big-orders") and run.is_complete("rows"))
         changes = first_line(on_stage(CONSUME, stage), ": 2 rows\n")
         exact = first_line(on_stage(EXACT, stage, 1), ": 2 rows\n")
+        file = tmp_path / "orders.db"
+        for _ in range(2):  # killed and started again
+            first_line(on_stage(DATABASE, stage, 1).replace("orders.db", str(file)), "2 rows\n")
     assert re.fullmatch(r"partition \d at barrier \d+: 2 rows\n", changes)
     assert re.fullmatch(r"barrier \d+: 2 rows\n", exact)
+    assert sqlite3.connect(file).execute("SELECT * FROM orders ORDER BY id").fetchall() == [
+        (1, "US", "250.00"),
+        (2, "US", "120.00"),
+    ]
     assert stage.verify(0).clean
     found: dict[str, Any] = {"spark": stage.spark}
     exec(on_stage(SPARK, stage, 1), found)  # noqa: S102 (the page's own)
