@@ -1,4 +1,4 @@
-"""Collects all that is wrong with a declaration, so that one round of corrections is enough.
+"""Everything that is wrong with a declaration, collected, so that one round of corrections is enough.
 
 The error that comes of it has the faults' own code when they share one, and the declaration's general code
 when they don't: a job with nothing but a forbidden filter is EXPRESSION_NOT_ALLOWED.
@@ -6,11 +6,18 @@ when they don't: a job with nothing but a forbidden filter is EXPRESSION_NOT_ALL
 
 from __future__ import annotations
 
+import difflib
 import reprlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails, PydanticCustomError
 
 from schemas.errors import BackfillError, Code, ConfigError
 
+_NOTED = "noted"
 _BOUNDED = reprlib.Repr()
 _BOUNDED.maxstring = _BOUNDED.maxother = _BOUNDED.maxlong = 60
 _BOUNDED.maxlevel = 2
@@ -22,6 +29,12 @@ def brief(value: object) -> str:
         return _BOUNDED.repr(value).encode("ascii", "backslashreplace").decode()
     except ValueError:  # Python spells out no integer of more than 4300 digits
         return "a number beyond all bounds"
+
+
+def nearest(word: str, known: Sequence[str]) -> str:
+    """` (did you mean ...?)` for a likely typing slip, else an empty text."""
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 class Faults:
@@ -42,8 +55,14 @@ class Faults:
         """Take over what the check of a part found; `place` is where the part stands in the whole."""
         self.add(f"{place}: {error.found}", error.code)
 
+    def add_invalid(self, error: ValidationError, model: type[BaseModel], place: str = "") -> None:
+        """Note all that pydantic found in the keys of a model; `place` goes in front of each key."""
+        for item in error.errors(include_url=False):
+            if item["type"] != _NOTED:
+                self.add(_text(item, model, place))
+
     def find_by(self, attempt: Callable[[], object]) -> bool:
-        """Attempt what raises BackfillError, with its place, where something is wrong; whether nothing was."""
+        """Attempt what raises BackfillError, with its place, where something is wrong; False if it did."""
         try:
             attempt()
         except BackfillError as error:
@@ -60,3 +79,45 @@ class Faults:
             found="; ".join(text for _, text in self._found),
             next_step=next_step,
         )
+
+
+def noted() -> PydanticCustomError:
+    """The error that a validator raises for a value whose faults it has added already."""
+    return PydanticCustomError(_NOTED, "noted")
+
+
+def fields_by_key(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """The fields of a model by the keys that a declaration has for them."""
+    return {field.alias or name: field for name, field in model.model_fields.items()}
+
+
+def section_in(model: type[BaseModel], keys: Sequence[str | int]) -> type[BaseModel]:
+    """The model of the section below these keys; of the last one on the way that is a section."""
+    for key in keys:
+        field = fields_by_key(model).get(str(key))
+        kinds = () if field is None else (field.annotation, *get_args(field.annotation))
+        model = next(
+            (kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), model
+        )
+    return model
+
+
+def _text(item: ErrorDetails, model: type[BaseModel], place: str) -> str:
+    *parents, last = item["loc"] or ("",)
+    key = (place + ".".join(map(str, item["loc"]))).removesuffix(".")
+    fields = fields_by_key(section_in(model, parents))
+    message = item["msg"][0].lower() + item["msg"][1:]
+    match item["type"]:
+        case "extra_forbidden":
+            return f"unknown key {brief(key)}{nearest(str(last), list(fields))}"
+        case "missing":
+            return f"{key!r} is missing"
+        case "invalid_key":
+            return f"key {brief(last)} is no text"
+        case "value_error":
+            return f"{key}: {item['msg'].removeprefix('Value error, ')}"
+        case _ if last in fields and not fields[str(last)].repr:
+            # A user may have written a secret where the name of its file belongs: it is not quoted.
+            return f"{key}: {message}"
+        case _:
+            return f"{key} is {brief(item['input'])}: {message}"

@@ -9,7 +9,7 @@ from typing import Any
 
 from schemas.errors import Code
 from schemas.faults import Faults, brief
-from schemas.formats.protocol import Images, OutputFormat
+from schemas.formats.protocol import Format, Images, OutputFormat
 
 CONTROL_SUFFIX, BARRIERS_SUFFIX = ".control", ".barriers"
 DEAD_LETTERS_SUFFIX = ".dead-letters"
@@ -46,6 +46,22 @@ class UpstreamTopics:
     def all(self) -> frozenset[str]:
         """Every one of them, and that of the table's dead letters; none can be an output."""
         return frozenset({self.data, self.with_barriers, self.control, self.data + DEAD_LETTERS_SUFFIX})
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamSection:
+    """The section `upstream` of a configuration."""
+
+    topic: str
+    format: Format
+
+    def topics(self, barriers: str | None, control: str | None) -> UpstreamTopics:
+        """The topics on the upstream's side; `barriers` and `control` are those that the configuration names."""
+        if self.format.barriers_are_beside:
+            barriers = barriers or self.topic + BARRIERS_SUFFIX
+            if barriers == self.topic and self.format.may_hold_barriers:
+                barriers = None  # the topic that they are records of
+        return UpstreamTopics.of(self.topic, barriers=barriers, control=control)
 
 
 def barriers_of_output(declaration: Mapping[str, Any], format_: OutputFormat, faults: Faults) -> str | None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
 from typing import Any, Literal, cast
 
+from schemas.faults import nearest
 from schemas.types import ColumnType, TypeName
 
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
@@ -80,12 +80,6 @@ class Column:
 def in_records(columns: Sequence[Column]) -> tuple[Column, ...]:
     """The columns under their names in records of the upstream."""
     return tuple(column.in_records for column in columns)
-
-
-def nearest(word: str, known: Sequence[str]) -> str:
-    """` (did you mean ...?)` for a likely typing slip, else an empty text."""
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
-    return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 def declared_columns(declared: object, faults: list[str]) -> list[Column]:

@@ -10,24 +10,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-
-from schemas.faults import Faults, brief
+from schemas.faults import Faults
 from schemas.formats.protocol import Format, Images
+from schemas.kinds.declare import Kind, declare_kind
 from schemas.table import Column, TableSchema
 from schemas.types import ColumnType, TypeName
 
 
-class ScanConfig(BaseModel):
-    """One kind of scans, and its settings. It is a value: immutable, hashable, picklable.
+class ScanConfig(Kind):
+    """One kind of scans, and its settings.
 
-    An implementation declares `kind: Literal[<its name>]` and the further keys that it takes, with defaults. It is
-    asked in every process, also by commands that never read, and what it says decides what the state and the output
-    hold: it follows from the job and the table alone, for the life of the job.
+    It is used in every process, also by commands that never read, and decides what the state and the output hold: it
+    follows from the job and the table alone, for the life of the job.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-    kind: str
 
     @property
     def reads_upstream(self) -> bool:
@@ -110,21 +105,10 @@ def declare_scan(declared: object, faults: Faults) -> ScanConfig:
 
     Gives the default one for a fault.
     """
-    declaration = {"kind": declared} if isinstance(declared, str) else declared
-    if declaration is None:
+    if declared is None:
         return DEFAULT_SCAN
-    kind = declaration.get("kind") if isinstance(declaration, Mapping) else declaration
-    model = SCAN_KINDS.get(kind) if isinstance(kind, str) else None
-    if model is None:
-        faults.add(f"read {brief(kind)} is not one of: {', '.join(SCAN_KINDS)}")
-        return DEFAULT_SCAN
-    try:
-        return model.model_validate(declaration)
-    except ValidationError as error:
-        for item in error.errors(include_url=False):
-            key, text = ".".join(map(str, item["loc"])), item["msg"]
-            faults.add(f"read.{key} is {brief(item['input'])}: {text[0].lower()}{text[1:]}")
-        return DEFAULT_SCAN
+    keys = declared if isinstance(declared, Mapping) else {"kind": declared}
+    return declare_kind(SCAN_KINDS, keys, faults, tag="kind", place="read.", named="read") or DEFAULT_SCAN
 
 
 def scan_declaration(scan: ScanConfig) -> str | dict[str, Any]:

@@ -15,8 +15,6 @@ from schemas.faults import Faults
 from schemas.settings.security import OpenKeyFile, Printable, Secret, Section, Security, Variable, is_loopback
 
 _HOST = r"[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\]"
-SECRET_KEYS = frozenset({"token_file", "token_env"})
-"""Their values are never quoted in a message: a user may have written the token itself there."""
 LEAST_TOKEN_CHARACTERS = 16
 
 
@@ -30,11 +28,12 @@ class HttpConfig(Section):
     )
     token_file: Printable | None = Field(
         None,
+        repr=False,
         description="File with the token for changes, mode `0600`, 16 characters at least. Without a token, only this "
         "machine is listened to.",
     )
     token_env: Variable | None = Field(
-        None, description="Environment variable with the token, instead of the file."
+        None, repr=False, description="Environment variable with the token, instead of the file."
     )
     certificate_file: Printable | None = Field(
         None,

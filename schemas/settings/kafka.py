@@ -7,12 +7,14 @@ name code to load or files to read. TLS always checks the broker's certificate a
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
+from schemas.errors import Code
 from schemas.faults import Faults
+from schemas.settings.documents import read_mapping
 from schemas.settings.security import (
-    OAUTH_SECRET_KEYS,
     CaFile,
     CertificateFile,
     Mechanism,
@@ -32,8 +34,6 @@ from schemas.settings.topic_config import MAX_REPLICATION_FACTOR
 _HOST_AND_PORT = r"[A-Za-z0-9._-]+:[0-9]{1,5}|\[[0-9A-Fa-f:.]+\]:[0-9]{1,5}"
 _LOGIN_KEYS = ("sasl_mechanism", "username", "password_file", "password_env", "oauth")
 _TLS_KEYS = ("ca_file", "certificate_file", "key_file", "key_password_file", "key_password_env")
-SECRET_KEYS = OAUTH_SECRET_KEYS | {"password_file", "password_env", "key_password_file", "key_password_env"}
-"""Their values are never quoted in a message: a user may have written the secret itself there."""
 
 
 class KafkaConfig(Section):
@@ -63,10 +63,10 @@ class KafkaConfig(Section):
     certificate_file: CertificateFile = None
     key_file: Printable | None = Field(None, description="PKCS#8 PEM of the certificate's key, mode `0600`.")
     key_password_file: Printable | None = Field(
-        None, description="File with the key's password, mode `0600`."
+        None, repr=False, description="File with the key's password, mode `0600`."
     )
     key_password_env: Variable | None = Field(
-        None, description="Environment variable with the key's password, instead."
+        None, repr=False, description="Environment variable with the key's password, instead."
     )
     replication_factor: int | None = Field(
         None,
@@ -181,3 +181,39 @@ def _try(security: Security, faults: Faults) -> None:
     key_opens = security.key_password is None or faults.find_by(security.key_password.read)
     if security.encrypted and key_opens:
         faults.find_by(security.tls_context)
+
+
+def load_kafka(path: Path | None, bootstrap: str | None) -> KafkaConfig:
+    """A section `kafka` that stands alone in a file, or under this key; `bootstrap` wins over the file's.
+
+    Raises: ConfigError, as `config.load`.
+    """
+    declared: object = {}
+    if path is not None:
+        file = read_mapping(path, Code.CONFIG_INVALID, expected="the section kafka of a configuration")
+        declared = file.get("kafka", file)
+    return _checked_alone(declared, path, bootstrap)
+
+
+def reach(kafka: KafkaConfig, bootstrap: str | None) -> KafkaConfig:
+    """A checked section with another address, checked again. Raises: ConfigError(CONFIG_INVALID)."""
+    if bootstrap is None or bootstrap == kafka.bootstrap:
+        return kafka
+    return _checked_alone(kafka.model_dump(), None, bootstrap)
+
+
+def _checked_alone(declared: object, path: Path | None, bootstrap: str | None) -> KafkaConfig:
+    faults = Faults(Code.CONFIG_INVALID)
+    keys: Any = {} if declared is None else declared
+    if bootstrap is not None and isinstance(keys, dict):
+        keys = {**keys, "bootstrap": bootstrap}
+    try:
+        raw = KafkaConfig.model_validate(keys)
+    except ValidationError as error:
+        faults.add_invalid(error, KafkaConfig, "kafka.")
+    else:
+        kafka = check_kafka(raw, folder=path.resolve().parent if path else Path(), faults=faults)
+        if not faults:
+            return kafka
+    where = str(path) if path else "options"
+    raise faults.error(where=where, next_step="correct the file or the option; see --kafka")

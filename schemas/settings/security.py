@@ -30,9 +30,14 @@ PRINTABLE_PATTERN = r"^[^\x00-\x1f\x7f]+$"
 
 Printable = Annotated[str, Field(pattern=PRINTABLE_PATTERN)]
 Variable = Annotated[str, Field(pattern=VARIABLE_PATTERN)]
-PasswordFile = Annotated[Printable | None, Field(description="File with its password, mode `0600`.")]
+# A user may have written a secret where the name of its file or variable belongs, or into a URL. So such keys have
+# `repr=False`: their values are never quoted, see `schemas.faults`.
+PasswordFile = Annotated[
+    Printable | None, Field(repr=False, description="File with its password, mode `0600`.")
+]
 PasswordVariable = Annotated[
-    Variable | None, Field(description="Environment variable with its password, instead of the file.")
+    Variable | None,
+    Field(repr=False, description="Environment variable with its password, instead of the file."),
 ]
 CaFile = Annotated[
     Printable | None, Field(description="PEM of the authorities to believe. None: the system's.")
@@ -46,8 +51,6 @@ OpenKeyFile = Annotated[
 ]
 
 MAX_SECRET_BYTES = 1 << 16
-OAUTH_SECRET_KEYS = frozenset({"token_url", "client_secret_file", "client_secret_env"})
-"""Their values are never quoted in a message: a user may have written the secret itself there, or into the URL."""
 _OTHERS_MAY = 0o077
 _NEEDED_KEY = "a key in PKCS#8 PEM, the only form that both of Kafka's clients read"
 
@@ -139,14 +142,17 @@ class OAuthConfig(Section):
     """The section `oauth` of `kafka` and `registry`."""
 
     token_url: str = Field(
+        repr=False,
         pattern=r"^https?://[A-Za-z0-9._:\[\]-]+(/[A-Za-z0-9._~/%-]*)?$",
         description="The token endpoint of the OIDC provider; `http` to another machine takes the section's "
         "`allow_plaintext`.",
     )
     client_id: Printable = Field(min_length=1, max_length=255, description="Name of this client there.")
-    client_secret_file: Printable | None = Field(None, description="File with its secret, mode `0600`.")
+    client_secret_file: Printable | None = Field(
+        None, repr=False, description="File with its secret, mode `0600`."
+    )
     client_secret_env: Variable | None = Field(
-        None, description="Environment variable with the secret, instead of the file."
+        None, repr=False, description="Environment variable with the secret, instead of the file."
     )
     scope: Printable | None = Field(None, max_length=1_024, description="What to ask for, space-separated.")
     ca_file: Printable | None = Field(

@@ -22,10 +22,6 @@ _SPARK_SETTING = re.compile(
 )
 _SPARK_SECRET = re.compile(r"(?i)spark\.(authenticate\.secret|ssl\..*password)$")
 _ARCHIVES = (".tar.gz", ".tgz", ".tar", ".zip")
-SECRET_KEYS = frozenset(
-    {"authenticate_secret_file", "authenticate_secret_env", "ssl_password_file", "ssl_password_env"}
-)
-"""Their values are never quoted in a message."""
 
 
 def _spark_settings(declared: dict[str, str | int | bool]) -> dict[str, str | int | bool]:
@@ -70,17 +66,19 @@ class SparkConfig(Section):
     )
     authenticate_secret_file: Printable | None = Field(
         None,
+        repr=False,
         description="File with the secret of `spark.authenticate`, mode `0600`; master and workers have the same.",
     )
     authenticate_secret_env: Variable | None = Field(
-        None, description="Environment variable with it, instead of the file."
+        None, repr=False, description="Environment variable with it, instead of the file."
     )
     ssl_password_file: Printable | None = Field(
         None,
+        repr=False,
         description="File with the password of the stores and the key in `spark.ssl.rpc.`, mode `0600`.",
     )
     ssl_password_env: Variable | None = Field(
-        None, description="Environment variable with it, instead of the file."
+        None, repr=False, description="Environment variable with it, instead of the file."
     )
 
     def secrets(self) -> tuple[Secret | None, Secret | None]:

@@ -9,8 +9,8 @@ from typing import Annotated
 import structlog
 import typer
 
-from schemas.job import parse_duration
 from schemas.settings.config import load
+from schemas.settings.limits import parse_duration
 from streaming.cli.configuration import ConfigArgument, ConfigOption, optional_config, usage
 from streaming.cli.topics.target import BootstrapOption, Broker, KafkaOption, TopicOption, topics_of
 from streaming.runtime import logs

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from confluent_kafka import Message
 
-from schemas.settings.config import load_registry
+from schemas.settings.registry import load_registry
 from streaming.cli.topics.target import BootstrapOption, Broker, KafkaOption
 from streaming.inspect.guess import guess
 from streaming.inspect.page import configuration

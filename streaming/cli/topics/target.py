@@ -11,8 +11,9 @@ import typer
 from schemas.errors import Code, ConfigError
 from schemas.formats.protocol import Format, Images
 from schemas.formats.registry import DEFAULT
-from schemas.settings.config import ServiceConfig, load, load_kafka, reach
+from schemas.settings.config import ServiceConfig, load
 from schemas.settings.documents import read_mapping
+from schemas.settings.kafka import load_kafka, reach
 from schemas.settings.registry import RegistryConfig
 from schemas.table import Column, TableSchema, declare, nearest
 from schemas.topics import UpstreamTopics
