@@ -20,8 +20,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, ClassVar
 
-from schemas.codes import Code as Code
 from schemas.error_table import TABLE, filled
+from schemas.error_table import Code as Code
 
 
 class BackfillError(Exception):

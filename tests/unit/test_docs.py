@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from schemas.advice.page import with_table
-from schemas.error_table import TABLE
+from schemas.error_table import TABLE, with_table
 from schemas.errors import BackfillError, Code, ConfigError, InputError
 from schemas.faults import fields_by_key
 from schemas.formats.registry import UPSTREAM_FORMATS, format_keys
