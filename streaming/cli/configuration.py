@@ -1,7 +1,7 @@
-"""Which configuration a command is about, by the same rule for every command.
+"""Options that commands share, and the configuration that a command is about.
 
-`-c FILE`, or the file alone where a command has no other use for a word; else the variable `BACKFILL_CONFIG`; else
-`config.yaml` in the working folder.
+A configuration is named by `-c FILE`, or by the file alone where a command has no other use for a word; else by the
+variable `BACKFILL_CONFIG`; else it is `config.yaml` in the working folder.
 """
 
 from __future__ import annotations

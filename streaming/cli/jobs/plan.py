@@ -22,7 +22,7 @@ from state.files.empty_ranges import EmptyRanges
 from state.initial.survey import Survey
 from state.initial.table import SourceTable
 from streaming.cli.configuration import ConfigOption, JsonOption, required_config
-from streaming.cli.jobs import options
+from streaming.cli.jobs.options import JobOptions
 from streaming.cli.jobs.served import Served
 from streaming.cli.jobs.status import reading_text
 from streaming.cli.jobs.watching import seconds_text
@@ -38,45 +38,20 @@ KeptSeconds = Callable[[str], float | None]
 
 
 def command(
-    file: options.File = None,
     config: ConfigOption = None,
-    name: options.Name = None,
-    output: options.Output = None,
-    columns: options.Columns = None,
-    condition: options.Filter = None,
-    output_partitions: options.Partitions = None,
-    rate_limit: options.Limit = None,
-    latency_budget: options.Budget = None,
-    form: options.Format = None,
-    encoding: options.Encoding = None,
-    tombstones: options.Tombstones = None,
-    barrier_topic: options.BarrierTopic = None,
-    read: options.Read = None,
+    *,
+    options: JobOptions,
     schema: Annotated[
         bool, typer.Option("--schema", help="Print what a reader has to know of keys and values, too.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Estimate what a job will read, send and take, and what would be in its way. Nothing is started or changed."""
-    declared = options.declared(
-        file,
-        columns,
-        name=name,
-        output=output,
-        filter=condition,
-        output_partitions=output_partitions,
-        rate_limit=rate_limit,
-        latency_budget=latency_budget,
-        format=form,
-        encoding=encoding,
-        tombstones=tombstones,
-        barrier_topic=barrier_topic,
-        read=read,
-    )
+    declared = options.declared()
     served = _served(config, as_json)
     if served is None:
         return
-    job = served.counted(options.checked(declared, served.config.table, file))
+    job = served.counted(options.checked(declared, served.config.table))
     if job.scan.reads_upstream:
         cost = of_records(watermarks(served.kafka, served.config.upstream))
     else:
