@@ -33,8 +33,8 @@ from schemas.records import Add, Drop, Mutation, Pause, Resume, Throttle
 from schemas.table import TableSchema
 from streaming.observe.metrics import Metrics
 from streaming.observe.middleware import Bounded, Doorkeeper, NotAllowed, not_allowed, problem
-from streaming.observe.models import JobPlan, Point, Problem, ReadingStatus, Status, Taken, VnodeStatus
-from streaming.observe.status_cache import StatusCache, shown_reading
+from streaming.observe.models import JobEstimate, Point, Problem, ReadingStatus, Status, Taken, VnodeStatus
+from streaming.observe.status_cache import StatusCache
 
 if TYPE_CHECKING:
     from streaming.service.initial.reading import DatabaseReading
@@ -68,7 +68,7 @@ _REFUSALS: dict[int | str, dict[str, Any]] = {
 
 Requests = Callable[[Mutation], str]
 """Checks a mutation, sends it and returns the request's id. Raises: BackfillError."""
-Plans = Callable[[JobDefinition], JobPlan]
+Plans = Callable[[JobDefinition], JobEstimate]
 """What a job will cost. Raises: BackfillError for one that can't be created."""
 
 JobName = Annotated[str, Path(description="Name of a job.", max_length=63, pattern=r"^[a-z0-9][a-z0-9-]*$")]
@@ -255,7 +255,7 @@ def _steering(requests: Requests, plans: Plans, table: TableSchema, door: Doorke
         return Taken(wanted=requests(Add(definition.to_json())))
 
     @router.post("/plan")
-    def plan(job: NewJob) -> JobPlan:
+    def plan(job: NewJob) -> JobEstimate:
         """What it would read, send and take; nothing is started or changed."""
         return plans(JobDefinition.declare(job.model_dump(exclude_none=True), table))
 
@@ -295,7 +295,7 @@ def _pacing(cache: StatusCache, door: Doorkeeper) -> APIRouter:
         if reads is None or not reads.is_on:
             raise ConfigError(Code.INITIAL_NOT_READ, found="no table that is read from its database")
         change(reads)
-        return shown_reading(reads.status())
+        return ReadingStatus.model_validate(reads.status())
 
     @router.post("/pause")
     def pause() -> ReadingStatus:

@@ -11,7 +11,7 @@ from schemas.settings.config import ServiceConfig
 from schemas.topics import DEAD_LETTERS_SUFFIX
 
 
-class Verdict(StrEnum):
+class Grade(StrEnum):
     """`WARNING`: the service runs, and something may come of it; `UNKNOWN`: it could not be looked at."""
 
     OK = "ok"
@@ -21,24 +21,24 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Diagnosis:
     """One line: what was looked at, what was found, and what to do if it is not in order."""
 
     subject: str
-    verdict: Verdict
+    verdict: Grade
     found: str
     next_step: str | None = None
 
     @classmethod
-    def ok(cls, subject: str, found: str) -> Finding:
+    def ok(cls, subject: str, found: str) -> Diagnosis:
         """It is in order."""
-        return cls(subject, Verdict.OK, found)
+        return cls(subject, Grade.OK, found)
 
     @classmethod
-    def of(cls, subject: str, error: BackfillError) -> Finding:
+    def of(cls, subject: str, error: BackfillError) -> Diagnosis:
         """An error as it would end the service."""
         place = f" at {error.where}" if error.where else ""
-        return cls(subject, Verdict.FAILED, f"{error.code}{place}: {error.found}", error.next_step)
+        return cls(subject, Grade.FAILED, f"{error.code}{place}: {error.found}", error.next_step)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +80,8 @@ def topic_needs(config: ServiceConfig) -> tuple[TopicNeed, ...]:
     return tuple(needs)
 
 
-def worst(findings: Iterable[Finding]) -> Verdict:
+def worst(findings: Iterable[Diagnosis]) -> Grade:
     """What all of them amount to."""
-    order = (Verdict.FAILED, Verdict.UNKNOWN, Verdict.WARNING)
+    order = (Grade.FAILED, Grade.UNKNOWN, Grade.WARNING)
     verdicts = {finding.verdict for finding in findings}
-    return next((verdict for verdict in order if verdict in verdicts), Verdict.OK)
+    return next((verdict for verdict in order if verdict in verdicts), Grade.OK)

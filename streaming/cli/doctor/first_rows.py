@@ -10,7 +10,7 @@ from schemas.formats.names.seen import LEAST_ROWS, MOST_NAMED, SeenNames
 from schemas.settings.config import ServiceConfig
 from state.journal import PATH
 from state.storage import Storage
-from streaming.cli.doctor.findings import Finding
+from streaming.cli.doctor.findings import Diagnosis
 from streaming.kafka.clients import KafkaSettings
 from streaming.registry.book import AskedSchemas
 from streaming.registry.client import Registry
@@ -19,13 +19,13 @@ from streaming.source.fields.first_rows import check_columns, check_logs
 Found = TypeVar("Found")
 
 
-def looked_at(config: ServiceConfig, settings: KafkaSettings) -> Iterator[Finding]:
+def looked_at(config: ServiceConfig, settings: KafkaSettings) -> Iterator[Diagnosis]:
     """Nothing where there is a state already, or nothing to judge."""
     try:
         if Storage(config.state).exists(PATH, "_delta_log"):
             return
     except BackfillError as error:
-        yield Finding.of("columns", error)
+        yield Diagnosis.of("columns", error)
         return
     format_ = config.upstream_format.with_schemas(AskedSchemas(Registry(config.registry)))
     first = settings, config.upstream, format_, config.table
@@ -35,14 +35,14 @@ def looked_at(config: ServiceConfig, settings: KafkaSettings) -> Iterator[Findin
 
 def _finding(
     subject: str, check: Callable[[], Found | None], said: Callable[[Found], str]
-) -> Iterator[Finding]:
+) -> Iterator[Diagnosis]:
     try:
         found = check()
     except BackfillError as error:
-        yield Finding.of(subject, error)
+        yield Diagnosis.of(subject, error)
     else:
         if found is not None:
-            yield Finding.ok(subject, said(found))
+            yield Diagnosis.ok(subject, said(found))
 
 
 def _logs_said(count: int) -> str:

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollectio
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from schemas.errors import BackfillError
-from streaming.cli.doctor.findings import Finding, TopicNeed, Verdict
+from streaming.cli.doctor.findings import Diagnosis, Grade, TopicNeed
 from streaming.kafka.clients import KafkaSettings, is_missing, is_refusal, topic_missing, translate
 from streaming.kafka.topics import admin
 
@@ -19,14 +19,14 @@ _RIGHTS = "grant it, see the tables in docs/security.md"
 _SKEW_S = 2.0
 
 
-def looked_at(settings: KafkaSettings, needs: tuple[TopicNeed, ...]) -> Iterator[Finding]:
+def looked_at(settings: KafkaSettings, needs: tuple[TopicNeed, ...]) -> Iterator[Diagnosis]:
     """Broker, topics and rights, transactions, clock; the broker alone where it can't be reached."""
     try:
         client = admin(settings)
     except BackfillError as error:
-        yield Finding.of("broker", error)
+        yield Diagnosis.of("broker", error)
         return
-    yield Finding.ok("broker", settings.bootstrap)
+    yield Diagnosis.ok("broker", settings.bootstrap)
     there = []
     for need in needs:
         finding, partitions = _topic(client, settings, need)
@@ -37,7 +37,7 @@ def looked_at(settings: KafkaSettings, needs: tuple[TopicNeed, ...]) -> Iterator
         yield _clock(client, settings, there)
 
 
-def _topic(client: AdminClient, settings: KafkaSettings, need: TopicNeed) -> tuple[Finding, int]:
+def _topic(client: AdminClient, settings: KafkaSettings, need: TopicNeed) -> tuple[Diagnosis, int]:
     subject = f"topic {need.topic}"
     answer = client.describe_topics(
         TopicCollection([need.topic]), include_authorized_operations=True, request_timeout=settings.wait_s
@@ -52,22 +52,22 @@ def _topic(client: AdminClient, settings: KafkaSettings, need: TopicNeed) -> tup
     if lacking:
         rights = ", ".join(lacking)
         # Without this one the service only can't see whether records are taken out of its upstream.
-        verdict = Verdict.WARNING if lacking == ["DESCRIBE_CONFIGS"] and need.must_exist else Verdict.FAILED
-        return Finding(subject, verdict, f"{said}, without the right to {rights}", _RIGHTS), count
-    return Finding.ok(subject, f"{said}, with {', '.join(sorted(need.operations))}"), count
+        verdict = Grade.WARNING if lacking == ["DESCRIBE_CONFIGS"] and need.must_exist else Grade.FAILED
+        return Diagnosis(subject, verdict, f"{said}, without the right to {rights}", _RIGHTS), count
+    return Diagnosis.ok(subject, f"{said}, with {', '.join(sorted(need.operations))}"), count
 
 
-def _undescribed(subject: str, error: KafkaError, settings: KafkaSettings, need: TopicNeed) -> Finding:
+def _undescribed(subject: str, error: KafkaError, settings: KafkaSettings, need: TopicNeed) -> Diagnosis:
     if is_refusal(error):
-        return Finding(subject, Verdict.FAILED, "without the right to DESCRIBE", _RIGHTS)
+        return Diagnosis(subject, Grade.FAILED, "without the right to DESCRIBE", _RIGHTS)
     if not is_missing(error):
-        return Finding.of(subject, translate(error, settings, what=need.topic))
+        return Diagnosis.of(subject, translate(error, settings, what=need.topic))
     if need.must_exist:
-        return Finding.of(subject, topic_missing(need.topic, settings))
-    return Finding.ok(subject, "not there yet; made when it is needed, which takes the right to Create")
+        return Diagnosis.of(subject, topic_missing(need.topic, settings))
+    return Diagnosis.ok(subject, "not there yet; made when it is needed, which takes the right to Create")
 
 
-def _transactions(settings: KafkaSettings) -> Finding:
+def _transactions(settings: KafkaSettings) -> Diagnosis:
     """By one that is begun for nothing: the broker keeps a name for it, and no record."""
     try:
         producer = Producer(settings.transactional(_PROBE))
@@ -76,13 +76,13 @@ def _transactions(settings: KafkaSettings) -> Finding:
         error = raised.args[0]
         if is_refusal(error) or error.code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
             found = f"refused for {_PROBE}; right if only the prefix of this state is granted"
-            return Finding("transactions", Verdict.WARNING, found, "grant Write to the prefix backfill-")
+            return Diagnosis("transactions", Grade.WARNING, found, "grant Write to the prefix backfill-")
         found = f"{error.name()}"
-        return Finding("transactions", Verdict.FAILED, found, "look at the broker's transaction coordinator")
-    return Finding.ok("transactions", "begun")
+        return Diagnosis("transactions", Grade.FAILED, found, "look at the broker's transaction coordinator")
+    return Diagnosis.ok("transactions", "begun")
 
 
-def _clock(client: AdminClient, settings: KafkaSettings, places: list[TopicPartition]) -> Finding:
+def _clock(client: AdminClient, settings: KafkaSettings, places: list[TopicPartition]) -> Diagnosis:
     """Compare clocks by the newest record: Kafka has no request for its time, but no record can be from the future."""
     futures = client.list_offsets(
         {
@@ -94,19 +94,19 @@ def _clock(client: AdminClient, settings: KafkaSettings, places: list[TopicParti
     try:
         newest_ms = max(int(future.result(settings.wait_s).timestamp) for future in futures.values())
     except (KafkaException, ValueError):
-        return Finding(
-            "clock", Verdict.UNKNOWN, "no time of a record to compare with", "compare by hand: date"
+        return Diagnosis(
+            "clock", Grade.UNKNOWN, "no time of a record to compare with", "compare by hand: date"
         )
     if newest_ms < 0:
-        return Finding.ok("clock", "no record to compare with yet")
+        return Diagnosis.ok("clock", "no record to compare with yet")
     ahead_s = newest_ms / 1_000 - time.time()
     if ahead_s > _SKEW_S:
         found = f"the newest record is {ahead_s:,.0f} s in the future"
-        return Finding("clock", Verdict.WARNING, found, "set this machine's clock, or its producer's, by NTP")
-    return Finding.ok("clock", f"the newest record is {-ahead_s:,.0f} s old")
+        return Diagnosis("clock", Grade.WARNING, found, "set this machine's clock, or its producer's, by NTP")
+    return Diagnosis.ok("clock", f"the newest record is {-ahead_s:,.0f} s old")
 
 
-UNASKED = Finding(
-    "broker", Verdict.OK, "an embedded one, started by the service; none to look at before that"
+UNASKED = Diagnosis(
+    "broker", Grade.OK, "an embedded one, started by the service; none to look at before that"
 )
 """Where the configuration names none."""
