@@ -17,13 +17,13 @@ _TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 
 
 def is_topic_name(name: object) -> bool:
-    """Whether Kafka takes it as a topic's name: letters, digits, `.`, `_`, `-`; 249 at most; no `.`, `..`."""
+    """True if Kafka takes it as a topic's name: letters, digits, `.`, `_`, `-`; 249 at most; no `.`, `..`."""
     return isinstance(name, str) and _TOPIC.fullmatch(name) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamTopics:
-    """What one service reads and writes on the upstream's side. `barriers` is None where they are records of the data.
+    """Topics of one service on the upstream's side. `barriers` is None where they are records of the data.
 
     A topic `barriers` and a topic `control` are those of one service; `data` may be the upstream of several.
     """
@@ -79,7 +79,7 @@ def barriers_of_output(declaration: Mapping[str, Any], format_: OutputFormat, fa
 
 
 def no_compaction(format_: OutputFormat, barriers: str | None) -> str | None:
-    """Why such an output can't be compacted, None if it can."""
+    """The reason why such an output can't be compacted, None if it can."""
     if format_.images is Images.ROWS:
         return "rows without identity are no versions of one another"
     return "barriers in the output have no key; name a barrier_topic for them" if barriers is None else None

@@ -1,4 +1,4 @@
-"""Where a table may start: with the first record of its topic, from a Delta table, or from a table of PostgreSQL.
+"""Starts of a table: with the first record of its topic, from a Delta table, or from a table of PostgreSQL.
 
 What carries a start out is in `state.initial` and `streaming.service.initial`.
 """
@@ -70,7 +70,7 @@ class DeltaStart(_Model):
         return self
 
     def below(self, folder: Path) -> DeltaStart:
-        """The same start; a relative path is made absolute, below `folder`."""
+        """The start with its path absolute, below `folder` where it is relative."""
         if "://" in self.uri:
             return self
         return self.model_copy(update={"uri": str((folder / self.uri).resolve())})
@@ -87,7 +87,7 @@ class DeltaStart(_Model):
         return None
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON values: equal for equal starts."""
+        """JSON values, equal for equal starts."""
         offsets = None if self.offsets is None else list(self.offsets)
         return {"uri": self.uri, "version": self.version, "offsets": offsets, "timestamp_ms": self.timestamp}
 

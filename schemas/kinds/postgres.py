@@ -1,4 +1,4 @@
-"""Where a table may start: from a table of PostgreSQL, read in chunks beside the events that Debezium sends of it.
+"""The start of a table from one of PostgreSQL, read in chunks beside the events that Debezium sends of it.
 
 What carries it out is in `streaming.postgres`.
 """
@@ -93,7 +93,7 @@ class PostgresStart(Section):
 def check_postgres(
     declared: PostgresStart | None, upstream: Format | None, *, folder: Path, faults: Faults
 ) -> PostgresStart | None:
-    """The section with its file below `folder`; contradictions go to `faults`, and so does a file that is unfit."""
+    """The section with its file below `folder`; contradictions and an unusable file go to `faults`."""
     if declared is None:
         return None
     start = declared.below(folder)

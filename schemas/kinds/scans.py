@@ -1,7 +1,7 @@
 """Kinds of scans that a job can name by `read`: what its snapshot is read from.
 
-A kind is chosen by its name in a job's definition. This is the half of it that needs no files and no broker: into how
-many parts a job falls, and what a position in a part looks like. What reads a kind is registered in
+A kind is chosen by its name in a job's definition. This is the part of it that needs no files and no broker: the
+number of parts of a job, and the columns of a position in a part. The reader of a kind is registered in
 `streaming.scan.kinds`.
 """
 
@@ -26,29 +26,29 @@ class ScanConfig(Kind):
 
     @property
     def reads_upstream(self) -> bool:
-        """Whether slices are ranges of the upstream's own records, which come to a lane as live ones do.
+        """True if slices are ranges of the upstream's own records, which come to a lane as live ones do.
 
         A part is then an upstream partition, and a position the next offset to be read.
         """
         return False
 
     def misfit(self, upstream: Format) -> str | None:
-        """Why an upstream in this format can't be read so, None if it can."""
+        """The reason why an upstream in this format can't be read so, None if it can."""
         return None
 
     def misfit_of(self, table: TableSchema) -> str | None:
-        """Why such a table can't be read so, None if it can."""
+        """The reason why such a table can't be read so, None if it can."""
         return None
 
     def part_count(self, vnode_count: int, output_partitions: int) -> int:
-        """Into how many parts a job falls, each read on its own, in an order of its own: no fewer than its partitions.
+        """The number of parts of a job, each read on its own, in an order of its own: no fewer than its partitions.
 
         Part p goes to the output partition p * output_partitions // part_count, to the lane p * lanes // part_count.
         """
         return vnode_count
 
     def position_columns(self, table: TableSchema) -> tuple[Column, ...]:
-        """What a position is a tuple of, in order. Positions are compared column by column, strings by UTF-8 bytes."""
+        """The columns of a position, in order. Positions are compared column by column, strings by UTF-8 bytes."""
         return table.key_columns
 
 

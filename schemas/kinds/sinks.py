@@ -1,4 +1,4 @@
-"""Kinds of sinks that a job can name: what its output is written to.
+"""Kinds of sinks that a job can name, to which its output is written.
 
 What carries a kind out is registered in `streaming.sink.kinds`.
 """

@@ -1,4 +1,4 @@
-"""The configuration's section `http`: where the status page, the API and the metrics are, and who may steer.
+"""The configuration's section `http`: the address of status page, API and metrics, and the token for changes.
 
 Loopback needs no token to look, and always one to change something. Any other address needs one for everything but
 the health checks, so the service refuses to listen there without.
@@ -19,7 +19,7 @@ LEAST_TOKEN_CHARACTERS = 16
 
 
 class HttpConfig(Section):
-    """Where to listen, and the token."""
+    """Address and certificate of the page, and its token."""
 
     listen: str | None = Field(
         None,
@@ -58,7 +58,7 @@ class HttpConfig(Section):
 
     @property
     def is_local(self) -> bool:
-        """Whether only this machine can reach it."""
+        """True if only this machine can reach it."""
         return is_loopback(self.host)
 
     @property

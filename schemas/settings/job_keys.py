@@ -1,4 +1,4 @@
-"""What a job's definition may hold, for the documentation and for checks: each key with its default and meaning."""
+"""Keys of a job's definition, for the documentation and for checks: each with its default and meaning."""
 
 from __future__ import annotations
 
@@ -55,4 +55,4 @@ KEYS = {
 OWN_KEYS = tuple(KEYS)
 """Without those of formats."""
 KEYS |= format_keys(OUTPUT_FORMATS)
-"""What a definition may hold: default and meaning, in Markdown."""
+"""Default and meaning of each key, in Markdown."""

@@ -1,4 +1,4 @@
-"""The configuration's section `kafka`: where the broker is, and how to come in.
+"""The configuration's section `kafka`: the broker's address, and how clients log in.
 
 The keys are ours, and there are no others: no setting of a Kafka client can be passed through, for some of them
 name code to load or files to read. TLS always checks the broker's certificate and its host name.
@@ -37,7 +37,7 @@ _TLS_KEYS = ("ca_file", "certificate_file", "key_file", "key_password_file", "ke
 
 
 class KafkaConfig(Section):
-    """How to reach Kafka. `check_kafka` says whether it can be."""
+    """Address and security of Kafka, as written; `check_kafka` finds contradictions."""
 
     bootstrap: str | None = Field(
         None,
@@ -165,7 +165,7 @@ def _one_of(name: str, given: set[str], *, needed: bool) -> list[str]:
 
 
 def _is_loopback(bootstrap: str | None) -> bool:
-    """Whether every address is this machine; the names that a broker advertises are its own affair."""
+    """True if every address is this machine; the names that a broker advertises are not checked."""
     hosts = [
         address.strip().rpartition(":")[0].strip("[]") for address in (bootstrap or "localhost:1").split(",")
     ]

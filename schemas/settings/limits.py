@@ -23,7 +23,7 @@ _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What is taken, and held.
+    """Limits of one service.
 
     `record_bytes`: key and value of an upstream record, at most (RECORD_TOO_LARGE). What its outputs need follows from
     their forms (`schemas.formats.outputs.lengths`).

@@ -1,4 +1,4 @@
-"""The configuration's section `registry`: where the schema registry is, and how to come in.
+"""The configuration's section `registry`: the schema registry's address, and how clients log in.
 
 As with `kafka`, the keys are ours and there are no others, and secrets are named, never written here. TLS always checks
 the registry's certificate and its host name.
@@ -37,7 +37,7 @@ _TLS_KEYS = ("ca_file", "certificate_file", "key_file")
 
 
 class RegistryConfig(Section):
-    """How to reach the schema registry. `check_registry` says whether it can be."""
+    """Address and security of the schema registry, as written; `check_registry` finds contradictions."""
 
     url: str | None = Field(
         None,

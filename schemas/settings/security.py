@@ -1,4 +1,4 @@
-"""How a client authenticates, and which servers it trusts: protocol, credentials, certificates.
+"""Security of a client: protocol, credentials, and the certificates that it trusts.
 
 A secret is a *reference* (a file, or a variable of the environment) up to the moment a client is made of it. So
 what is defined here may be logged, pickled into a Spark task or kept in a file, and gives nothing away; and a
@@ -57,7 +57,7 @@ _NEEDED_KEY = "a key in PKCS#8 PEM, the only form that both of Kafka's clients r
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """Where a secret is. `key` is the configuration's name for it; either `file` or `variable` is set."""
+    """The location of a secret. `key` is the configuration's name for it; either `file` or `variable` is set."""
 
     key: str
     file: Path | None = None
@@ -90,7 +90,7 @@ class Secret:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host, without brackets, is this machine itself. Names other than localhost are not trusted."""
+    """True if a host, without brackets, is this machine itself. Names other than localhost are not trusted."""
     if host == "localhost":
         return True
     try:
@@ -127,7 +127,7 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     def below(self, folder: Path) -> Self:
-        """The same with its files, and those of sections in it, below `folder` where they are relative."""
+        """The section with its files, and those of sections in it, below `folder` where they are relative."""
         absolute: dict[str, Any] = {}
         for key in type(self).model_fields:
             value = getattr(self, key)
@@ -167,7 +167,7 @@ class OAuthConfig(Section):
         return OAuth(self.token_url, self.client_id, secret, self.scope, ca_file, section)
 
     def contradictions(self, section: str, *, may_be_plain: bool) -> Iterator[str]:
-        """What can't work or is not safe, as it is written."""
+        """Texts of what can't work or is not safe as written."""
         secrets = [self.client_secret_file, self.client_secret_env]
         if secrets.count(None) != 1:
             which = "neither" if None in secrets else "both"
@@ -201,12 +201,12 @@ class Security:
 
     @property
     def encrypted(self) -> bool:
-        """Whether there is TLS under it."""
+        """True if the connection is TLS."""
         return self.protocol.endswith("ssl")
 
     @property
     def sasl(self) -> bool:
-        """Whether the client logs in by name."""
+        """True if the client logs in by SASL."""
         return self.protocol.startswith("sasl")
 
     def private_key(self) -> str:

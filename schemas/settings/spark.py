@@ -1,4 +1,4 @@
-"""The configuration's section `spark`: where Spark runs, and how its processes know each other.
+"""The configuration's section `spark`: its master, and the security between its processes.
 
 Its settings are those of a cluster; all others are the service's. Secrets come from files or variables, never from the
 settings, which stand on command lines.
@@ -39,7 +39,7 @@ def _spark_settings(declared: dict[str, str | int | bool]) -> dict[str, str | in
 
 
 class SparkConfig(Section):
-    """Where Spark runs."""
+    """Master, memory and settings of Spark."""
 
     master: str | None = Field(
         None, description="Spark master, as in `spark://host:7077`. By default this machine, with every core."
@@ -92,7 +92,7 @@ class SparkConfig(Section):
 
     @property
     def authenticates(self) -> bool:
-        """Whether driver and executors ask each other for a secret."""
+        """True if driver and executors authenticate each other by a secret."""
         return self.settings.get("spark.authenticate") in (True, "true")
 
 

@@ -1,4 +1,4 @@
-"""What a job may say of its output topic: its partitions, Kafka's own settings, and how many copies it has.
+"""Keys of a job for its output topic: its partitions, Kafka's own settings, and the number of copies.
 
 Compaction is refused where barriers are records of the output, which have no key, and a retention taken only where the
 job says that its output may lose its beginning.
@@ -23,7 +23,7 @@ _LONGEST_VALUE = 200
 
 
 def is_finite(setting: str) -> bool:
-    """Whether the value of a retention setting lets Kafka delete records; -1 does not."""
+    """True if the value of a retention setting lets Kafka delete records; -1 does not."""
     return not setting.startswith("-")
 
 
@@ -50,7 +50,7 @@ def replication_factor(declared: object, faults: Faults) -> int | None:
 
 
 def allow_retention(declared: object, faults: Faults) -> bool:
-    """The key `allow_retention`: whether the output may lose its beginning."""
+    """The key `allow_retention`: true if the output may lose its beginning."""
     if declared is None or isinstance(declared, bool):
         return bool(declared)
     faults.add(f"allow_retention {brief(declared)} is neither true nor false")

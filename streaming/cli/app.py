@@ -1,4 +1,4 @@
-"""`backfill`: which sub-commands there are, and what an error looks like.
+"""`backfill`: its sub-commands, and the form of an error.
 
 A sub-command is the function `command` in the module of its name, here or in one of `ROOMS`, or one of `_FUNCTIONS`,
 written for typer: its annotations are the arguments, or groups of them; its docstring is the help. Modules are imported
@@ -6,7 +6,7 @@ when their command is run, so `backfill --help` never waits for Spark.
 
 Every error is one line on standard error: a code, what was found, what was expected, what to do next.
 Exit statuses: 0 success, those of `schemas.errors` for errors foreseen there, 70 for one that was not
-foresaw (its trace goes to a file), 128 + n for a signal n.
+foreseen (its trace goes to a file), 128 + n for a signal n.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ ROOMS = {
     "streaming.cli.doctor": ("doctor",),
     "streaming.cli.topics": ("inspect", "barriers", "produce", "consume", "verify", "kafka"),
 }
-"""Where commands are that are not beside this module."""
+"""Packages of commands that are not beside this module."""
 _FUNCTIONS = {
     **{
         name: ("streaming.cli.jobs.commands", name)

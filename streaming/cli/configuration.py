@@ -61,7 +61,7 @@ def optional_config(option: Path | None, word: str | None = None) -> Path | None
 
 
 def required_config(option: Path | None, word: str | None = None) -> Path:
-    """As `optional_config`. Raises: ConfigError(CONFIG_INVALID) where there is none, too."""
+    """The configuration of `optional_config`. Raises: ConfigError, USAGE for two of them, CONFIG_INVALID for none."""
     found = optional_config(option, word)
     if found is None:
         raise ConfigError(

@@ -32,7 +32,7 @@ from schemas.job import JobDefinition
 from schemas.records import Add, Drop, Mutation, Pause, Resume, Throttle
 from schemas.table import TableSchema
 from streaming.observe.metrics import Metrics
-from streaming.observe.middleware import Bounded, Doorkeeper, NotAllowed, not_allowed, problem
+from streaming.observe.middleware import ApiAuth, Bounded, NotAllowed, not_allowed, problem
 from streaming.observe.models import JobEstimate, Point, Problem, ReadingStatus, Status, Taken, VnodeStatus
 from streaming.observe.status_cache import StatusCache
 
@@ -69,7 +69,7 @@ _REFUSALS: dict[int | str, dict[str, Any]] = {
 Requests = Callable[[Mutation], str]
 """Checks a mutation, sends it and returns the request's id. Raises: BackfillError."""
 Plans = Callable[[JobDefinition], JobEstimate]
-"""What a job will cost. Raises: BackfillError for one that can't be created."""
+"""Estimates a job. Raises: BackfillError for one that can't be created."""
 
 JobName = Annotated[str, Path(description="Name of a job.", max_length=63, pattern=r"^[a-z0-9][a-z0-9-]*$")]
 
@@ -118,7 +118,7 @@ def build(
     metrics: Metrics,
     requests: Requests,
     table: TableSchema,
-    door: Doorkeeper,
+    door: ApiAuth,
     hosts: list[str],
     *,
     plans: Plans,
@@ -138,10 +138,10 @@ def build(
     app.add_exception_handler(BackfillError, _problem)
     app.add_exception_handler(RequestValidationError, _not_as_described)
     app.add_exception_handler(HTTPException, _not_here)
-    app.include_router(_machines(cache, metrics, door))
-    app.include_router(_looking(cache, door))
-    app.include_router(_steering(requests, plans, table, door))
-    app.include_router(_pacing(cache, door))
+    app.include_router(_machine_routes(cache, metrics, door))
+    app.include_router(_status_routes(cache, door))
+    app.include_router(_job_routes(requests, plans, table, door))
+    app.include_router(_pace_routes(cache, door))
     _serve_page(app)
     return app
 
@@ -179,7 +179,7 @@ def _usage(status: int, found: str, headers: Mapping[str, str] | None = None) ->
     )
 
 
-def _machines(cache: StatusCache, metrics: Metrics, door: Doorkeeper) -> APIRouter:
+def _machine_routes(cache: StatusCache, metrics: Metrics, door: ApiAuth) -> APIRouter:
     router = APIRouter(tags=["machines"])
 
     @router.get("/healthz", response_class=PlainTextResponse)
@@ -199,7 +199,7 @@ def _machines(cache: StatusCache, metrics: Metrics, door: Doorkeeper) -> APIRout
         health = cache.vitals.health()
         return PlainTextResponse(f"{health.condition}\n", 200 if health.ready else 503)
 
-    @router.get("/metrics", response_class=PlainTextResponse, dependencies=[Depends(door.may_look)])
+    @router.get("/metrics", response_class=PlainTextResponse, dependencies=[Depends(door.require_read)])
     def exposition() -> Response:
         """Prometheus metrics."""
         return Response(metrics.text(cache.status()), media_type="text/plain; version=0.0.4; charset=utf-8")
@@ -207,10 +207,10 @@ def _machines(cache: StatusCache, metrics: Metrics, door: Doorkeeper) -> APIRout
     return router
 
 
-def _looking(cache: StatusCache, door: Doorkeeper) -> APIRouter:
+def _status_routes(cache: StatusCache, door: ApiAuth) -> APIRouter:
     refusals: dict[int | str, dict[str, Any]] = {number: _REFUSALS[number] for number in (401, 404, 422)}
     router = APIRouter(
-        prefix="/api/v1", tags=["looking"], dependencies=[Depends(door.may_look)], responses=refusals
+        prefix="/api/v1", tags=["looking"], dependencies=[Depends(door.require_read)], responses=refusals
     )
 
     @router.get("/status")
@@ -225,7 +225,7 @@ def _looking(cache: StatusCache, door: Doorkeeper) -> APIRouter:
 
     @router.get("/jobs/{job}/vnodes")
     def vnodes(job: JobName) -> list[VnodeStatus]:
-        """How far each vnode of a job is."""
+        """The progress of each vnode of a job."""
         found = cache.vnodes(job)
         if found is None:
             raise unknown_job(job)
@@ -239,11 +239,11 @@ def unknown_job(job: str) -> ConfigError:
     return ConfigError(Code.JOB_UNKNOWN, found=f"no job {job}")
 
 
-def _steering(requests: Requests, plans: Plans, table: TableSchema, door: Doorkeeper) -> APIRouter:
+def _job_routes(requests: Requests, plans: Plans, table: TableSchema, door: ApiAuth) -> APIRouter:
     router = APIRouter(
         prefix="/api/v1/jobs",
         tags=["steering"],
-        dependencies=[Depends(door.may_steer)],
+        dependencies=[Depends(door.require_write)],
         responses=_REFUSALS,
         default_response_class=JSONResponse,
     )
@@ -256,7 +256,7 @@ def _steering(requests: Requests, plans: Plans, table: TableSchema, door: Doorke
 
     @router.post("/plan")
     def plan(job: NewJob) -> JobEstimate:
-        """What it would read, send and take; nothing is started or changed."""
+        """Estimate what it would read, send and take; nothing is started or changed."""
         return plans(JobDefinition.declare(job.model_dump(exclude_none=True), table))
 
     @router.delete("/{job}", status_code=202)
@@ -282,11 +282,11 @@ def _steering(requests: Requests, plans: Plans, table: TableSchema, door: Doorke
     return router
 
 
-def _pacing(cache: StatusCache, door: Doorkeeper) -> APIRouter:
+def _pace_routes(cache: StatusCache, door: ApiAuth) -> APIRouter:
     router = APIRouter(
         prefix="/api/v1/initial",
         tags=["steering"],
-        dependencies=[Depends(door.may_steer)],
+        dependencies=[Depends(door.require_write)],
         responses={number: _REFUSALS[number] for number in (400, 401, 403, 409, 422)},
     )
 

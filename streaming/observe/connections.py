@@ -26,14 +26,14 @@ class BoundedConnection(H11Protocol):
 
     @property
     def _waits(self) -> bool:
-        """Whether no request of it is under way."""
+        """True if no request of it is under way."""
         cycle: RequestResponseCycle | None = (
             self.cycle
         )  # None until the first request, which uvicorn's type omits
         return cycle is None or cycle.response_complete
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
-        """As of `asyncio.Protocol`."""
+        """Expect a head; close the connection that has waited longest where too many wait."""
         super().connection_made(transport)
         self._waits_since_s = self.loop.time()
         self._expect_head()
@@ -42,7 +42,7 @@ class BoundedConnection(H11Protocol):
             min(waiting, key=lambda each: each._waits_since_s).transport.close()
 
     def data_received(self, data: bytes) -> None:
-        """As of `asyncio.Protocol`; the time for a head is not longer for one that comes byte by byte."""
+        """Read a part of a request; the time for a head is not longer for one that comes byte by byte."""
         super().data_received(data)
         if not self._waits:
             self._forget_head()
@@ -55,7 +55,7 @@ class BoundedConnection(H11Protocol):
         super().on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """As of `asyncio.Protocol`."""
+        """Expect no head any more."""
         self._forget_head()
         super().connection_lost(exc)
 

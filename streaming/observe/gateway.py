@@ -1,4 +1,4 @@
-"""The API's control requests: what is impossible is refused here, the rest is sent to the control topic."""
+"""The API's control requests: impossible ones are refused, the rest is sent to the control topic."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from streaming.sink.protocol import SinkOf
 
 
 @dataclass(frozen=True)
-class Gateway:
+class ControlRequests:
     """Checks and sends the control requests of the API. It sees the jobs as of the last batch."""
 
     cache: StatusCache
@@ -45,7 +45,7 @@ class Gateway:
         return send_request(self.kafka, self.control_topic, mutation)
 
     def plan(self, job: JobDefinition) -> JobEstimate:
-        """What a job will cost. Reads a sample of the replica, for a second or so. Raises: as for its creation."""
+        """Estimate a job. Reads a sample of the replica, for a second or so. Raises: as for its creation."""
         mutation = Add(job.to_json())
         self._refuse(mutation)
         job = self._addable(mutation)

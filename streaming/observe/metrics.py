@@ -179,7 +179,7 @@ class Metrics:
 
 
 class _StateGauges:
-    """What work beside the batches does, and what the state takes; NaN where that is not known."""
+    """Gauges of the work beside the batches and of the state's size; NaN where that is not known."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         def gauge(name: str, text: str, *labels: str) -> Gauge:

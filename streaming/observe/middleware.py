@@ -129,18 +129,18 @@ class NotAllowed(Exception):
         self.status, self.found, self.next_step = status, found, next_step
 
 
-class Doorkeeper:
+class ApiAuth:
     """Authorization of requests to read and to change. `token` is None where none is configured."""
 
     def __init__(self, token: str | None, *, is_local: bool) -> None:
         self._token, self._is_local = token, is_local
 
-    def may_look(self, authorization: Annotated[str | None, Header()] = None) -> None:
+    def require_read(self, authorization: Annotated[str | None, Header()] = None) -> None:
         """Check a request that only reads. Raises: NotAllowed, unless the service listens on this machine alone."""
         if not self._is_local:
             self._check(authorization)
 
-    def may_steer(self, authorization: Annotated[str | None, Header()] = None) -> None:
+    def require_write(self, authorization: Annotated[str | None, Header()] = None) -> None:
         """Check a request that changes something. Raises: NotAllowed without the token.
 
         On this machine, too: a page of any site, open in a browser here, can send requests to it.

@@ -1,4 +1,4 @@
-"""What the API says, as types: FastAPI makes the OpenAPI description of them, and the page reads them.
+"""Types of the API's answers: FastAPI makes the OpenAPI description of them, and the page reads them.
 
 Instants are Unix seconds, rates per second; `None` is "not known (yet)".
 """
@@ -74,7 +74,7 @@ class PartitionStatus(ApiModel):
 
 
 class SourceStatus(ApiModel):
-    """What the service reads, beside the topic's name: as it is configured."""
+    """The source of the service beside the topic's name, as configured."""
 
     form: str = Field(description="Format and encoding of the upstream, as in `debezium json`.")
     barriers: str = Field(description="Who writes them: `inject`, this service; `embedded`, others.")
@@ -87,7 +87,7 @@ class SourceStatus(ApiModel):
 
 
 class MaintenanceStatus(ApiModel):
-    """How one kind of work beside the batches goes."""
+    """One kind of work beside the batches."""
 
     work: str = Field(description="`compaction`, `merge of log files`, `cleaning` or `deletion of barriers`.")
     running_s: float | None = Field(description="For how long it has been under way; null if it is not.")
@@ -110,7 +110,7 @@ class FieldsStatus(ApiModel):
 
 
 class DiskStatus(ApiModel):
-    """What the state takes. Where it is a folder: blocks of the disk, measured once a minute at most.
+    """Disk that the state takes. Where it is a folder: blocks of the disk, measured once a minute at most.
 
     In an object store nothing is listed: base and log as their tables name them, and the rest is null.
     """
@@ -150,7 +150,7 @@ class Reason(ApiModel):
 
 
 class CopyingStatus(ApiModel):
-    """How far the table is copied that the replica starts from."""
+    """Progress of copying the table that the replica starts from."""
 
     copied: int = Field(description="Rows.")
     sorted: int = Field(
@@ -160,7 +160,7 @@ class CopyingStatus(ApiModel):
 
 
 class ReadingStatus(ApiModel):
-    """How far the table is read from its database that the replica starts from."""
+    """Progress of reading, from its database, the table that the replica starts from."""
 
     rows: int = Field(description="Rows that were read.")
     of: int = Field(description="Rows of the table, as the database estimates them.")
@@ -238,7 +238,7 @@ class VnodeStatus(ApiModel):
 
 
 class Point(ApiModel):
-    """What went on from the point before until `at`: the batches of a second, or of ten where it is long ago."""
+    """Rates and times from the point before until `at`: the batches of a second, or of ten where it is long ago."""
 
     at: float
     latency_s: float | None = Field(description="The longest, from a barrier's injection to the outputs.")
@@ -260,7 +260,7 @@ class Problem(ApiModel):
 
 
 class JobEstimate(ApiModel):
-    """What a job would read, send and take, as `backfill plan` says; nothing is started or changed."""
+    """Estimate of what a job would read, send and take, as by `backfill plan`; nothing is started or changed."""
 
     rows: int = Field(
         description="Rows that it reads; with `read: topic` offsets, some of which hold no record."

@@ -131,7 +131,7 @@ class StatusCache:
         )
 
     def status(self) -> Status:
-        """As of now."""
+        """The status as of now."""
         health = self.vitals.health()
         with self._lock:
             report, files = self._report, self._report.files if self._report else None
@@ -276,7 +276,7 @@ def _kind(job: JobDefinition) -> Literal["arrangement", "no-shuffle", "source"]:
 
 
 def _compaction_age_s(epoch: int, files: ReplicaFiles | None, barrier_age_s: float | None) -> float | None:
-    """As far as the base is behind the last barrier, and that behind now."""
+    """The time that the base is behind the last barrier, and that behind now."""
     if files is None or barrier_age_s is None or not files.compacted_epoch:
         return None
     return (unix_ms_from_epoch(epoch) - unix_ms_from_epoch(files.compacted_epoch)) / 1_000 + barrier_age_s

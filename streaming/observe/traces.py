@@ -31,13 +31,13 @@ _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT
 _PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 _SPOKEN = "http/protobuf"
 _LAST_SPANS_S, _GIVING_UP_S = 3.0, 1.0
-"""What the last spans may take at the end, of the 30 s in which a service has to be gone."""
+"""Limits for sending the last spans, of the 30 s in which a service has to end."""
 
 
 def is_wanted(environment: Mapping[str, str]) -> bool:
-    """Whether spans are to be sent: an endpoint is named, or `OTEL_TRACES_EXPORTER` is `otlp`.
+    """True if spans are to be sent: an endpoint is named, or `OTEL_TRACES_EXPORTER` is `otlp`.
 
-    Raises: ConfigError(CONFIG_INVALID) for an exporter or a protocol that there is not.
+    Raises: ConfigError(CONFIG_INVALID) for an unknown exporter or an unsupported protocol.
     """
     exporter = environment.get("OTEL_TRACES_EXPORTER", "").strip()
     if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true" or exporter == "none":

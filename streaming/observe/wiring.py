@@ -63,15 +63,15 @@ def observed(service: Service, token: str | None) -> Iterator[str | None]:
         return
     # The web framework takes 0.4 s to import, which a start without a page should not pay.
     from streaming.observe.api import build
-    from streaming.observe.gateway import Gateway
-    from streaming.observe.middleware import Doorkeeper
+    from streaming.observe.gateway import ControlRequests
+    from streaming.observe.middleware import ApiAuth
     from streaming.observe.server import served
     from streaming.registry.outputs import OutputSchemas
 
-    door = Doorkeeper(token, is_local=http.is_local)
+    door = ApiAuth(token, is_local=http.is_local)
     setup = SinkSetup.of(config, service.kafka, parks=False)
     schemas = OutputSchemas(config.registry, config.table)
-    gateway = Gateway(
+    gateway = ControlRequests(
         cache=cache,
         storage=Storage(config.state),
         kafka=service.kafka,
@@ -89,7 +89,7 @@ def observed(service: Service, token: str | None) -> Iterator[str | None]:
 
 
 def source_of(config: ServiceConfig) -> SourceStatus:
-    """What a service reads, as it is configured; without an address or a secret in it."""
+    """The source of a service as configured, without an address or a secret in it."""
     start = None
     if config.initial is not None:
         start = f"version {config.initial.version} of a Delta table"

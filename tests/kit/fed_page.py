@@ -19,7 +19,7 @@ from streaming.compaction.turns import Maintenance
 from streaming.kafka.topics import Watermarks
 from streaming.observe.api import build
 from streaming.observe.metrics import Metrics
-from streaming.observe.middleware import Doorkeeper
+from streaming.observe.middleware import ApiAuth
 from streaming.observe.models import DiskStatus
 from streaming.observe.server import served
 from streaming.observe.status_cache import StatusCache
@@ -106,7 +106,7 @@ class FedPage:
     @contextmanager
     def served(self) -> Iterator[str]:
         """The address, while the block runs."""
-        door = Doorkeeper(TOKEN, is_local=True)
+        door = ApiAuth(TOKEN, is_local=True)
         app = build(self.cache, Metrics(), self.steer, TABLE, door, ["127.0.0.1"], plans=no_plan)
         with served(app, HttpConfig.model_validate({"listen": "127.0.0.1:0"})) as address:
             yield address

@@ -19,7 +19,7 @@ from schemas.settings.config import load
 from schemas.settings.documents import read_mapping
 from streaming.observe.api import build
 from streaming.observe.metrics import Metrics
-from streaming.observe.middleware import Doorkeeper
+from streaming.observe.middleware import ApiAuth
 from streaming.observe.status_cache import StatusCache
 from streaming.service.vitals import Vitals
 from tests.kit.reports import SOURCE, TABLE, no_plan
@@ -103,7 +103,7 @@ def test_the_pod_fits_the_image() -> None:
 def test_probes_ask_for_paths_that_there_are_and_are_let_in() -> None:
     vitals = Vitals("up", 1_000, late_s=30.0, injects=False)
     cache = StatusCache("up", "orders", "me", 4, vitals, SOURCE)
-    door = Doorkeeper("a token of the test", is_local=False)
+    door = ApiAuth("a token of the test", is_local=False)
     hosts = read_mapping(FOLDER / "config.yaml", Code.CONFIG_INVALID, expected="a file")["http"]["hosts"]
     app = build(cache, Metrics(), lambda _: "", TABLE, door, hosts, plans=no_plan)
     asked = {CONTAINER[f"{kind}Probe"]["httpGet"]["path"] for kind in ("startup", "readiness", "liveness")}

@@ -1,4 +1,4 @@
-"""What a look at one thing found, and the rights that a configuration needs. Pure."""
+"""Results of checks, and the rights that a configuration needs. Pure."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def topic_needs(config: ServiceConfig) -> tuple[TopicNeed, ...]:
 
 
 def worst(findings: Iterable[Diagnosis]) -> Grade:
-    """What all of them amount to."""
+    """The worst grade among them."""
     order = (Grade.FAILED, Grade.UNKNOWN, Grade.WARNING)
     verdicts = {finding.verdict for finding in findings}
     return next((verdict for verdict in order if verdict in verdicts), Grade.OK)

@@ -1,4 +1,4 @@
-"""What the broker says: that it is there, which topics there are, what this user may do, and what time it is."""
+"""Checks of the broker: its address, the topics, the rights of this user, transactions, and the clock."""
 
 from __future__ import annotations
 
@@ -109,4 +109,4 @@ def _clock(client: AdminClient, settings: KafkaSettings, places: list[TopicParti
 UNASKED = Diagnosis(
     "broker", Grade.OK, "an embedded one, started by the service; none to look at before that"
 )
-"""Where the configuration names none."""
+"""The line for a configuration that names no broker."""

@@ -1,4 +1,4 @@
-"""What can be seen on this machine: Java, jars, the state and the space for it, the registry's answer."""
+"""Checks of this machine: Java, jars, the state and the space for it, the registry's answer."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def jars() -> Diagnosis:
 
 
 def state(config: ServiceConfig) -> Diagnosis:
-    """Whether it can be written, without making it."""
+    """Check that it can be written, without making it."""
     if "://" in config.state:
         return _store(config.state)
     folder = Path(config.state)
@@ -103,7 +103,7 @@ def _existing(folder: Path) -> Path:
 
 
 def registry(config: ServiceConfig) -> Diagnosis | None:
-    """Whether it answers and lets this user in; None where none is configured."""
+    """Check that it answers and lets this user in; None where none is configured."""
     if config.registry.url is None:
         return None
     from streaming.registry.client import Registry

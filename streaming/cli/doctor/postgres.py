@@ -1,4 +1,4 @@
-"""What PostgreSQL says of the table that a state starts from: server, table, rights, key, slot and events."""
+"""Checks of the table of PostgreSQL that a state starts from: server, table, rights, key, slot and events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`backfill plan`: what a job will cost, and what would be in its way."""
+"""`backfill plan`: an estimate of a job, and what would be in its way."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _reading_text(survey: Survey, config: ServiceConfig) -> str:
 
 
 def _start(served: Served) -> dict[str, str]:
-    """What comes before any job, where the state starts from a table that is not there yet."""
+    """The copy that comes before any job, where the state starts from a table that is not there yet."""
     view = served.state_reader.look()
     if view.database is not None and view.read is not None:
         text = f"{_reading_text(view.database.survey, served.config)}; {reading_text(view)}"
@@ -122,7 +122,7 @@ def _start(served: Served) -> dict[str, str]:
 
 
 def _verdicts(served: Served, job: JobDefinition) -> tuple[list[str], list[str]]:
-    """What the registry says to the schemas of a job, and what is wrong with them."""
+    """Subjects of a job's schemas with the registry's answers, and the errors among these."""
     said, wrong = [], []
     try:
         for subject, verdict in served.output_schemas.verdicts(job):

@@ -100,7 +100,7 @@ def command(
 
 
 def _print_summary(topic: str, sent: Sent, rows: int, took_s: float, *, as_json: bool) -> None:
-    """What was written, in one line; `rows` are those that are there now."""
+    """Print the numbers of written events; `rows` are those that are there now."""
     if as_json:
         counts = {"inserts": sent.inserts, "updates": sent.updates, "deletes": sent.deletes}
         typer.echo(json.dumps({"topic": topic, **counts, "rows": rows}))

@@ -1,4 +1,4 @@
-"""Which topic of which broker, and what its rows look like: from a configuration or from single options."""
+"""The topic that a command reads or writes, its broker and its rows, from a configuration or from single options."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Target:
     format: Format = DEFAULT
     barriers: str | None = None
     by_partition: bool = False
-    """Whether its parts are the upstream's partitions: then it is complete partition by partition."""
+    """True if its parts are the upstream's partitions: then it is complete partition by partition."""
     registry: RegistryConfig | None = None
     """Of the configuration, if there is one."""
     start: Start | TopicStart | None = None
@@ -61,7 +61,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """What options say of the broker: an address, and a file with the section `kafka`."""
+    """The broker in options: an address, and a file with the section `kafka`."""
 
     bootstrap: str | None
     file: Path | None
@@ -127,7 +127,7 @@ def topics_of(
     barriers: str | None = None,
     control: str | None = None,
 ) -> UpstreamTopics:
-    """Those of the configuration; a topic that an option names has none beside it but what other options name.
+    """Topics of the configuration; a topic that an option names has only the barrier and control topics of options.
 
     Raises: ConfigError(USAGE) as `topic_of`.
     """
@@ -185,7 +185,7 @@ def output_target(
 
 
 def refuse_read_once(config: ServiceConfig) -> None:
-    """What the topic's changes begin from was read once, in many snapshots, and can't be read again.
+    """Refuse a start from PostgreSQL, which was read once, in many snapshots, and can't be read again.
 
     Raises: ConfigError(INITIAL_READ_ONCE).
     """
@@ -211,7 +211,7 @@ def _fitting(table: TableSchema, format_: Format) -> TableSchema:
 def read_table(path: Path, format_: Format = DEFAULT) -> TableSchema:
     """A file that holds a declaration, alone or (as in a configuration) under the key `table`.
 
-    Raises: ConfigError: USAGE for a file that can't be read, TABLE_INVALID for a declaration at fault.
+    Raises: ConfigError: USAGE for a file that can't be read, TABLE_INVALID for an invalid declaration.
     """
     expected = "a YAML or JSON file with name, columns and primary_key"
     declared = read_mapping(

@@ -18,7 +18,7 @@ from state.values.progress import Completed, InProgress, Progress
 from streaming.kafka.topics import Watermarks
 from streaming.observe.api import build
 from streaming.observe.metrics import Metrics
-from streaming.observe.middleware import MAX_BODY_BYTES, Doorkeeper
+from streaming.observe.middleware import MAX_BODY_BYTES, ApiAuth
 from streaming.observe.models import JobEstimate
 from streaming.observe.status_cache import StatusCache
 from streaming.service.vitals import Vitals
@@ -74,7 +74,7 @@ def application(
         Requests(),
     )
     cache.newest = lambda: [(barrier(1_800_000_000_000), 0), (None, 2)]
-    door = Doorkeeper(token, is_local=is_local)
+    door = ApiAuth(token, is_local=is_local)
     app = build(cache, metrics, requests, TABLE, door, ["testserver"], plans=requests.plan)
     return app, cache, metrics, requests
 

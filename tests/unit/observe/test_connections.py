@@ -17,7 +17,7 @@ from streaming.observe import connections, middleware
 from streaming.observe.api import build
 from streaming.observe.connections import MOST_WAITING
 from streaming.observe.metrics import Metrics
-from streaming.observe.middleware import Doorkeeper
+from streaming.observe.middleware import ApiAuth
 from streaming.observe.server import served
 from streaming.observe.status_cache import StatusCache
 from streaming.service.vitals import Vitals
@@ -38,7 +38,7 @@ def cache() -> StatusCache:
 
 @pytest.fixture
 def address(cache: StatusCache) -> Iterator[tuple[str, int]]:
-    door = Doorkeeper(None, is_local=True)
+    door = ApiAuth(None, is_local=True)
     app = build(cache, Metrics(), lambda _: "", TABLE, door, ["127.0.0.1"], plans=no_plan)
     with served(app, HttpConfig.model_validate({"listen": "127.0.0.1:0"})) as address:
         host, port = address.removeprefix("http://").split(":")

@@ -18,7 +18,7 @@ from schemas.settings.http import HttpConfig
 from streaming.control.condition import ask
 from streaming.observe.api import build
 from streaming.observe.metrics import Metrics
-from streaming.observe.middleware import Doorkeeper
+from streaming.observe.middleware import ApiAuth
 from streaming.observe.server import served
 from streaming.observe.status_cache import StatusCache
 from streaming.service.vitals import Vitals
@@ -42,7 +42,7 @@ def running(certificates: Certificates, tmp_path: Path) -> Iterator[HttpConfig]:
     cache = StatusCache("up", "orders", "me", 4, vitals, SOURCE)
     cache.note(report([job("copy")]))
     vitals.batch_done()
-    door = Doorkeeper(_TOKEN, is_local=False)
+    door = ApiAuth(_TOKEN, is_local=False)
     app = build(cache, Metrics(), lambda _: "", TABLE, door, ["127.0.0.1"], plans=no_plan)
     declared = {
         "listen": "127.0.0.1:0",

@@ -17,7 +17,7 @@ from streaming.control.condition import ask
 from streaming.control.pace import set_pace
 from streaming.observe.api import build
 from streaming.observe.metrics import Metrics
-from streaming.observe.middleware import Doorkeeper
+from streaming.observe.middleware import ApiAuth
 from streaming.observe.server import served
 from streaming.observe.status_cache import StatusCache
 from streaming.service.vitals import Vitals
@@ -53,7 +53,7 @@ def client(cache: StatusCache) -> Iterator[TestClient]:
         Metrics(),
         lambda _: "",
         TABLE,
-        Doorkeeper(_TOKEN, is_local=True),
+        ApiAuth(_TOKEN, is_local=True),
         ["testserver"],
         plans=no_plan,
     )
@@ -111,7 +111,7 @@ def test_a_table_that_is_there_has_no_pace(client: TestClient, cache: StatusCach
 
 def test_the_command_asks_the_service_itself(cache: StatusCache, storage: Storage, tmp_path: Path) -> None:
     app = build(
-        cache, Metrics(), lambda _: "", TABLE, Doorkeeper(_TOKEN, is_local=True), ["127.0.0.1"], plans=no_plan
+        cache, Metrics(), lambda _: "", TABLE, ApiAuth(_TOKEN, is_local=True), ["127.0.0.1"], plans=no_plan
     )
     token = {"token_file": str(private(tmp_path / "token", _TOKEN))}
     with served(app, HttpConfig.model_validate({"listen": "127.0.0.1:0", **token})) as address:
