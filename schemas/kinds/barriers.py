@@ -9,10 +9,10 @@ from typing import ClassVar, Literal
 
 from pydantic_core import PydanticCustomError, PydanticKnownError
 
-from schemas.kinds.declare import Kind
+from schemas.kinds.declare import KindConfig
 
 
-class BarriersConfig(Kind):
+class BarriersConfig(KindConfig):
     """The settings of one kind of barriers. `injects`: this service writes them."""
 
     injects: ClassVar[bool] = False

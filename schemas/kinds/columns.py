@@ -113,7 +113,7 @@ def declared_columns(declared: object, faults: list[str]) -> list[Column]:
 
 
 def _column(name: str, given: object) -> Column:
-    """Raises: ValueError, which says what is wrong."""
+    """The column. Raises: ValueError with the fault."""
     if not isinstance(given, Mapping):
         return Column(name, ColumnType.parse(str(given)), nullable=True)
     unknown = [str(key) for key in given if key not in _COLUMN_KEYS]

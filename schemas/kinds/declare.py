@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from schemas.faults import Faults, brief, nearest
 
 
-class Kind(BaseModel):
+class KindConfig(BaseModel):
     """The settings of one kind: immutable, comparable, hashable and picklable.
 
     An implementation declares `kind: Literal[<its name>]` and the further keys that it takes, with defaults.

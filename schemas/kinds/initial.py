@@ -36,11 +36,11 @@ def _unix_ms(declared: object) -> int:
     return -((dt.datetime(1970, 1, 1, tzinfo=dt.UTC) - at) // dt.timedelta(milliseconds=1))
 
 
-class _Model(BaseModel):
+class _Start(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-class DeltaStart(_Model):
+class DeltaStart(_Start):
     """A Delta table at a version, and from where on the topic has what came after it.
 
     One of `offsets` (one a partition) and `timestamp` (Unix ms) is given. A value: two that are equal start alike.
@@ -104,7 +104,7 @@ class DeltaStart(_Model):
         return f"version {self.version} of {self.uri} and {since}"
 
 
-class InitialConfig(_Model):
+class InitialConfig(_Start):
     """The section `initial`: one of its keys."""
 
     delta: DeltaStart | None = None

@@ -12,12 +12,12 @@ from typing import Any, Literal
 
 from schemas.faults import Faults
 from schemas.formats.protocol import Format, Images
-from schemas.kinds.declare import Kind, declare_kind
+from schemas.kinds.declare import KindConfig, declare_kind
 from schemas.table import Column, TableSchema
 from schemas.types import ColumnType, TypeName
 
 
-class ScanConfig(Kind):
+class ScanConfig(KindConfig):
     """One kind of scans, and its settings.
 
     It is used in every process, also by commands that never read, and decides what the state and the output hold: it

@@ -10,10 +10,10 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from schemas.faults import Faults
-from schemas.kinds.declare import Kind, declare_kind
+from schemas.kinds.declare import KindConfig, declare_kind
 
 
-class SinkConfig(Kind):
+class SinkConfig(KindConfig):
     """The settings of one kind of sink.
 
     Jobs with equal settings share a sink, and a lane writes to it in one transaction.

@@ -68,7 +68,7 @@ class HttpConfig(Section):
 
     @property
     def token(self) -> Secret | None:
-        return Secret.declared("http.token", self.token_file, self.token_env)
+        return self.secret("http.token")
 
 
 def check_http(declared: HttpConfig, *, folder: Path, faults: Faults) -> HttpConfig:

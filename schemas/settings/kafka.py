@@ -23,7 +23,6 @@ from schemas.settings.security import (
     PasswordVariable,
     Printable,
     Protocol,
-    Secret,
     Section,
     Security,
     Variable,
@@ -87,20 +86,13 @@ class KafkaConfig(Section):
             protocol=self.security,
             mechanism=(self.sasl_mechanism or by_default) if sasl else None,
             username=self.username,
-            password=self._secret("password"),
+            password=self.secret("kafka.password"),
             oauth=self.oauth.declared("kafka.oauth") if self.oauth else None,
-            ca_file=_path(self.ca_file),
-            certificate_file=_path(self.certificate_file),
-            key_file=_path(self.key_file),
-            key_password=self._secret("key_password"),
+            ca_file=self.file("ca_file"),
+            certificate_file=self.file("certificate_file"),
+            key_file=self.file("key_file"),
+            key_password=self.secret("kafka.key_password"),
         )
-
-    def _secret(self, name: str) -> Secret | None:
-        return Secret.declared(f"kafka.{name}", getattr(self, f"{name}_file"), getattr(self, f"{name}_env"))
-
-
-def _path(declared: str | None) -> Path | None:
-    return None if declared is None else Path(declared)
 
 
 def check_kafka(declared: KafkaConfig, *, folder: Path, faults: Faults) -> KafkaConfig:

@@ -67,23 +67,19 @@ class RegistryConfig(Section):
 
     @property
     def password(self) -> Secret | None:
-        return Secret.declared("registry.password", self.password_file, self.password_env)
+        return self.secret("registry.password")
 
     @property
     def token(self) -> Secret | None:
-        return Secret.declared("registry.token", self.token_file, self.token_env)
+        return self.secret("registry.token")
 
     @property
     def tls(self) -> Security:
         """Trust and certificate."""
-        ca, certificate, key = (None if not each else Path(each) for each in map(self._file, _TLS_KEYS))
+        ca, certificate, key = map(self.file, _TLS_KEYS)
         return Security(
             section="registry", protocol="ssl", ca_file=ca, certificate_file=certificate, key_file=key
         )
-
-    def _file(self, key: str) -> str | None:
-        file: str | None = getattr(self, key)
-        return file
 
     @property
     def urls(self) -> list[str]:

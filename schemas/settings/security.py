@@ -63,13 +63,6 @@ class Secret:
     file: Path | None = None
     variable: str | None = None
 
-    @classmethod
-    def declared(cls, key: str, file: str | None, variable: str | None) -> Secret | None:
-        """From the pair `<key>_file` and `<key>_env` of a configuration; None where neither is given."""
-        if file is not None:
-            return cls(f"{key}_file", file=Path(file))
-        return None if variable is None else cls(f"{key}_env", variable=variable)
-
     def read(self) -> str:
         """The secret itself: one line of text. Pass it on to a client, and to nothing else.
 
@@ -137,6 +130,19 @@ class Section(BaseModel):
                 absolute[key] = str(folder.resolve() / value)
         return self.model_copy(update=absolute)
 
+    def secret(self, key: str) -> Secret | None:
+        """The secret of the pair `<key>_file` and `<key>_env`, as in `kafka.password`; None where neither is given."""
+        name = key.rpartition(".")[2]
+        if (file := self.file(f"{name}_file")) is not None:
+            return Secret(f"{key}_file", file=file)
+        variable = getattr(self, f"{name}_env")
+        return None if variable is None else Secret(f"{key}_env", variable=variable)
+
+    def file(self, name: str) -> Path | None:
+        """The file of a key, None where it is not given."""
+        given: str | None = getattr(self, name)
+        return None if given is None else Path(given)
+
 
 class OAuthConfig(Section):
     """The section `oauth` of `kafka` and `registry`."""
@@ -161,10 +167,9 @@ class OAuthConfig(Section):
 
     def declared(self, section: str) -> OAuth:
         """The settings for a client; exactly one of file and variable must be given."""
-        secret = Secret.declared(f"{section}.client_secret", self.client_secret_file, self.client_secret_env)
+        secret = self.secret(f"{section}.client_secret")
         assert secret is not None
-        ca_file = None if self.ca_file is None else Path(self.ca_file)
-        return OAuth(self.token_url, self.client_id, secret, self.scope, ca_file, section)
+        return OAuth(self.token_url, self.client_id, secret, self.scope, self.file("ca_file"), section)
 
     def contradictions(self, section: str, *, may_be_plain: bool) -> Iterator[str]:
         """Texts of what can't work or is not safe as written."""

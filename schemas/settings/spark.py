@@ -83,12 +83,7 @@ class SparkConfig(Section):
 
     def secrets(self) -> tuple[Secret | None, Secret | None]:
         """The secret of `spark.authenticate`, and the password of `spark.ssl`."""
-        return (
-            Secret.declared(
-                "spark.authenticate_secret", self.authenticate_secret_file, self.authenticate_secret_env
-            ),
-            Secret.declared("spark.ssl_password", self.ssl_password_file, self.ssl_password_env),
-        )
+        return self.secret("spark.authenticate_secret"), self.secret("spark.ssl_password")
 
     @property
     def authenticates(self) -> bool:

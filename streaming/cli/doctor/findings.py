@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -12,7 +12,7 @@ from schemas.topics import DEAD_LETTERS_SUFFIX
 
 
 class Grade(StrEnum):
-    """`WARNING`: the service runs, and something may come of it; `UNKNOWN`: it could not be looked at."""
+    """`WARNING`: the service runs, and something may come of it; `UNKNOWN`: it could not be checked."""
 
     OK = "ok"
     WARNING = "warning"
@@ -22,7 +22,7 @@ class Grade(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """One line: what was looked at, what was found, and what to do if it is not in order."""
+    """One line: the subject of a check, its result, and the next step if it is not in order."""
 
     subject: str
     verdict: Grade
@@ -39,6 +39,15 @@ class Diagnosis:
         """An error as it would end the service."""
         place = f" at {error.where}" if error.where else ""
         return cls(subject, Grade.FAILED, f"{error.code}{place}: {error.found}", error.next_step)
+
+    @classmethod
+    def by(cls, subject: str, check: Callable[[], object], found: str | None = None) -> Diagnosis:
+        """The result of a check that raises BackfillError; `found` is by default the text of what it returns."""
+        try:
+            result = check()
+        except BackfillError as error:
+            return cls.of(subject, error)
+        return cls.ok(subject, str(result) if found is None else found)
 
 
 @dataclass(frozen=True, slots=True)

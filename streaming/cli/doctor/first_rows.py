@@ -1,4 +1,4 @@
-"""The topic's first records, judged as a first start does it: declared columns, and databases under one name."""
+"""The topic's first records, checked as by a first start: declared columns, and databases under one name."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Found = TypeVar("Found")
 
 
 def looked_at(config: ServiceConfig, settings: KafkaSettings) -> Iterator[Diagnosis]:
-    """Nothing where there is a state already, or nothing to judge."""
+    """Nothing where there is a state already, or nothing to check."""
     try:
         if Storage(config.state).exists(PATH, "_delta_log"):
             return

@@ -8,7 +8,6 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from schemas.errors import BackfillError
 from schemas.settings.config import ServiceConfig
 from streaming.cli.doctor.findings import Diagnosis, Grade
 
@@ -19,10 +18,7 @@ def java() -> Diagnosis:
     """The program that Spark will run on."""
     from streaming.runtime.java import home
 
-    try:
-        return Diagnosis.ok("java", str(home.java()))
-    except BackfillError as error:
-        return Diagnosis.of("java", error)
+    return Diagnosis.by("java", home.java)
 
 
 def jars() -> Diagnosis:
@@ -35,11 +31,7 @@ def jars() -> Diagnosis:
     if absent:
         found = f"{absent} of {len(wanted)} are not in {cache} yet"
         return Diagnosis("jars", Grade.WARNING, found, "backfill prepare, or let the first start fetch them")
-    try:
-        ensure(JarSet.SPARK)
-    except BackfillError as error:
-        return Diagnosis.of("jars", error)
-    return Diagnosis.ok("jars", f"{len(wanted)} in {cache}, as listed")
+    return Diagnosis.by("jars", lambda: ensure(JarSet.SPARK), f"{len(wanted)} in {cache}, as listed")
 
 
 def state(config: ServiceConfig) -> Diagnosis:
@@ -108,8 +100,4 @@ def registry(config: ServiceConfig) -> Diagnosis | None:
         return None
     from streaming.registry.client import Registry
 
-    try:
-        Registry(config.registry).schema(1)
-    except BackfillError as error:
-        return Diagnosis.of("registry", error)
-    return Diagnosis.ok("registry", "answers")
+    return Diagnosis.by("registry", lambda: Registry(config.registry).schema(1), "answers")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from schemas.errors import BackfillError, Code
 from schemas.formats.debezium import DebeziumFormat
@@ -57,7 +57,7 @@ def _connector(
     session: Session, connector: Connector, declared: Declared, upstream: DebeziumFormat
 ) -> Diagnosis:
     said = f"running, with {len(connector.states)} tasks and the settings that are needed"
-    return _judged(
+    return Diagnosis.by(
         "connector",
         lambda: check_connector(connector, expected_of(session, declared, upstream)),
         said,
@@ -114,26 +114,18 @@ def _table(
     except BackfillError as error:
         yield Diagnosis.of(subject, error)
         return
-    columns = _judged(
+    columns = Diagnosis.by(
         f"{subject}, columns",
         lambda: check_columns(declared, table),
         f"{len(declared.table.columns)}, as declared",
     )
     yield columns
-    yield _judged(f"{subject}, rights", lambda: check_rights(table), "SELECT, and no row is hidden")
+    yield Diagnosis.by(f"{subject}, rights", lambda: check_rights(table), "SELECT, and no row is hidden")
     if columns.verdict is Grade.OK:
         key = ", ".join(table.primary_key)
-        yield _judged(f"{subject}, key", lambda: check_key(declared, table, server), key)
+        yield Diagnosis.by(f"{subject}, key", lambda: check_key(declared, table, server), key)
     if slot is not None:
         identity = f"REPLICA IDENTITY {_IDENTITIES.get(table.identity, table.identity)}"
         names = ", ".join(each.name for each in table.publications)
         said = f"{identity}, published by {names}" if names else identity
-        yield _judged(f"{subject}, events", lambda: check_events(declared, table, slot), said)
-
-
-def _judged(subject: str, check: Callable[[], object], said: str) -> Diagnosis:
-    try:
-        check()
-    except BackfillError as error:
-        return Diagnosis.of(subject, error)
-    return Diagnosis.ok(subject, said)
+        yield Diagnosis.by(f"{subject}, events", lambda: check_events(declared, table, slot), said)

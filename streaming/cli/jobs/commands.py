@@ -57,13 +57,13 @@ def create(
     with served.steering(request.timeout) as steering:
         if request.no_wait and not wait:
             steering.send(mutation)
-            _say(f"sent; {job.name} starts at the end of the batch that holds its barrier", _SENT, request)
+            _print(f"sent; {job.name} starts at the end of the batch that holds its barrier", _SENT, request)
             return
         applied = steering.ask(mutation)
         seen = steering.await_job(job.name)
     text = f"{job.name}: starts at barrier {seen.start}, after {applied.elapsed_s:.1f} s; output {job.output}"
     fields = {"job": job.name, "start": seen.start, "seconds": applied.elapsed_s, "output": job.output}
-    _say(text, fields, request)
+    _print(text, fields, request)
     if wait:
         _watch(served, job.name)
 
@@ -217,7 +217,7 @@ def _pace(
     every: bool = False,
     limit: int | None = None,
 ) -> None:
-    """Change the pace at which the service reads its table, and say what it is now."""
+    """Change the pace at which the service reads its table, and print the new one."""
     from streaming.control.pace import set_pace
 
     if job is not None or every:
@@ -225,25 +225,25 @@ def _pace(
     shown = set_pace(load(required_config(config)).http, action, limit)
     rate = "any number of" if shown["rate_limit"] is None else f"{shown['rate_limit']:,}"
     text = "paused" if shown["paused"] else f"{rate} rows per second"
-    _say(f"table: {text}, {shown['rows']:,} of about {shown['of']:,} rows were read", shown, request)
+    _print(f"table: {text}, {shown['rows']:,} of about {shown['of']:,} rows were read", shown, request)
 
 
 def _steer(config: Path | None, mutation: Mutation, request: RequestOptions) -> None:
-    """Check a mutation, send it and, if wanted, wait until it took effect; one line says what became of it."""
+    """Check a mutation, send it and, if wanted, wait until it took effect; print the result in one line."""
     served = Served.of(config)
     served.check(mutation)
     with served.steering(request.timeout) as steering:
         if request.no_wait:
             steering.send(mutation)
-            _say("sent; it takes effect at the end of the batch that holds its barrier", _SENT, request)
+            _print("sent; it takes effect at the end of the batch that holds its barrier", _SENT, request)
             return
         applied = steering.ask(mutation)
-    _say(
+    _print(
         f"{applied.report.text}: since barrier {applied.barrier.curr}, after {applied.elapsed_s:.1f} s",
         {"applied": applied.report.text, "barrier": applied.barrier.curr, "seconds": applied.elapsed_s},
         request,
     )
 
 
-def _say(text: str, fields: Mapping[str, object], request: RequestOptions) -> None:
+def _print(text: str, fields: Mapping[str, object], request: RequestOptions) -> None:
     typer.echo(json.dumps(fields) if request.as_json else text)

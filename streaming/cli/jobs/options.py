@@ -21,7 +21,7 @@ _KINDS, _SCANS = ", ".join(OUTPUT_FORMATS), ", ".join(SCAN_KINDS)
 
 @dataclass(frozen=True, slots=True)
 class RequestOptions:
-    """The request to a running service, and how to say what became of it."""
+    """Options of a request to a running service, and the form of its result."""
 
     no_wait: Annotated[
         bool, typer.Option("--no-wait", help="Send the request, and don't wait for its barrier.")

@@ -75,7 +75,7 @@ def command(
 
 
 def _served(config: Path | None, as_json: bool) -> Served | None:
-    """The service; None where it has never run, and what its start will read from PostgreSQL was said in its place."""
+    """The service; None where it has never run, and its reading of PostgreSQL was printed in its place."""
     try:
         return Served.of(config)
     except StateError as error:
