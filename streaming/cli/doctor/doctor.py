@@ -39,7 +39,7 @@ def command(
     """
     findings = []
     console = Console(highlight=False)
-    for finding in _looked_at(required_config(config, file)):
+    for finding in _diagnoses(required_config(config, file)):
         findings.append(finding)
         if not as_json:
             _show(console, finding)
@@ -50,7 +50,7 @@ def command(
         raise typer.Exit(EnvironmentProblem.exit_status)
 
 
-def _looked_at(path: Path) -> Iterator[Diagnosis]:
+def _diagnoses(path: Path) -> Iterator[Diagnosis]:
     try:
         config = load(path)
     except ConfigError as error:
@@ -67,7 +67,7 @@ def _looked_at(path: Path) -> Iterator[Diagnosis]:
     if config.initial_postgres is not None:
         from streaming.cli.doctor import postgres
 
-        yield from postgres.looked_at(config, config.initial_postgres)
+        yield from postgres.diagnoses(config, config.initial_postgres)
 
 
 def _kafka(config: ServiceConfig) -> Iterator[Diagnosis]:
@@ -80,13 +80,11 @@ def _kafka(config: ServiceConfig) -> Iterator[Diagnosis]:
         return
     settings = replace(KafkaSettings.of(config.kafka), wait_s=_WAIT_S)
     findings = list[Diagnosis]()
-    for finding in kafka.looked_at(settings, topic_needs(config)):
+    for finding in kafka.diagnoses(settings, topic_needs(config)):
         findings.append(finding)
         yield finding
     if worst(findings) is not Grade.FAILED:
-        from streaming.cli.doctor import first_rows
-
-        yield from first_rows.looked_at(config, settings)
+        yield from kafka.of_first_rows(config, settings)
 
 
 def _show(console: Console, finding: Diagnosis) -> None:

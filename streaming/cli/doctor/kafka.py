@@ -1,25 +1,33 @@
-"""Checks of the broker: its address, the topics, the rights of this user, transactions, and the clock."""
+"""Checks of the broker: its address, topics, rights, transactions, clock, and the upstream's first records."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from schemas.errors import BackfillError
+from schemas.formats.names.seen import LEAST_ROWS, MOST_NAMED, SeenNames
+from schemas.settings.config import ServiceConfig
+from state.journal import PATH
+from state.storage import Storage
 from streaming.cli.doctor.findings import Diagnosis, Grade, TopicNeed
 from streaming.kafka.clients import KafkaSettings, is_missing, is_refusal, topic_missing, translate
 from streaming.kafka.topics import admin
+from streaming.registry.book import AskedSchemas
+from streaming.registry.client import Registry
+from streaming.source.fields.first_rows import check_columns, check_logs
 
 _PROBE = "backfill-doctor"
 _RIGHTS = "grant it, see the tables in docs/security.md"
 _SKEW_S = 2.0
+_Found = TypeVar("_Found")
 
 
-def looked_at(settings: KafkaSettings, needs: tuple[TopicNeed, ...]) -> Iterator[Diagnosis]:
+def diagnoses(settings: KafkaSettings, needs: tuple[TopicNeed, ...]) -> Iterator[Diagnosis]:
     """Broker, topics and rights, transactions, clock; the broker alone where it can't be reached."""
     try:
         client = admin(settings)
@@ -110,3 +118,44 @@ UNASKED = Diagnosis(
     "broker", Grade.OK, "an embedded one, started by the service; none to look at before that"
 )
 """The line for a configuration that names no broker."""
+
+
+def of_first_rows(config: ServiceConfig, settings: KafkaSettings) -> Iterator[Diagnosis]:
+    """The topic's first records, checked as by a first start: declared columns, and databases under one name.
+
+    Nothing where there is a state already, or nothing to check.
+    """
+    try:
+        if Storage(config.state).exists(PATH, "_delta_log"):
+            return
+    except BackfillError as error:
+        yield Diagnosis.of("columns", error)
+        return
+    format_ = config.upstream_format.with_schemas(AskedSchemas(Registry(config.registry)))
+    first = settings, config.upstream, format_, config.table
+    yield from _of_first("columns", lambda: check_columns(*first), _columns_text)
+    yield from _of_first("logs", lambda: check_logs(*first), _logs_text)
+
+
+def _of_first(
+    subject: str, check: Callable[[], _Found | None], text: Callable[[_Found], str]
+) -> Iterator[Diagnosis]:
+    try:
+        found = check()
+    except BackfillError as error:
+        yield Diagnosis.of(subject, error)
+    else:
+        if found is not None:
+            yield Diagnosis.ok(subject, text(found))
+
+
+def _logs_text(count: int) -> str:
+    return f"{count:,} in the first records, each of one database by its positions"
+
+
+def _columns_text(seen: SeenNames) -> str:
+    if seen.rows < LEAST_ROWS:
+        return "too few rows in the topic to look for them"
+    others = seen.undeclared
+    more = f", which have {len(others):,} fields that are not declared: " if others else ""
+    return f"each is in some of {seen.rows:,} first rows{more}{', '.join(others[:MOST_NAMED])}"

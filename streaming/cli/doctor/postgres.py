@@ -31,7 +31,7 @@ _SUBJECT = "postgres"
 _IDENTITIES = {"d": "DEFAULT", "f": "FULL", "i": "USING INDEX", "n": "NOTHING"}
 
 
-def looked_at(config: ServiceConfig, start: PostgresStart) -> Iterator[Diagnosis]:
+def diagnoses(config: ServiceConfig, start: PostgresStart) -> Iterator[Diagnosis]:
     """Each in a line of its own; the server alone where it can't be reached, or is none that can be read from."""
     connector = None
     try:
