@@ -61,20 +61,20 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """The broker in options: an address, and a file with the section `kafka`."""
+    """Options for the broker: an address, and a file with the section `kafka`."""
 
-    bootstrap: str | None
-    file: Path | None
+    bootstrap: BootstrapOption = None
+    kafka: KafkaOption = None
 
     def settings(self, config: ServiceConfig | None) -> KafkaSettings:
         """The broker to use: the file's section wins over the configuration's, the address over both.
 
         Raises: ConfigError(USAGE) if nothing names a broker, ConfigError(CONFIG_INVALID) as `load`.
         """
-        if config is not None and self.file is None:
+        if config is not None and self.kafka is None:
             kafka = reach(config.kafka, self.bootstrap)
         else:
-            kafka = load_kafka(self.file, self.bootstrap)
+            kafka = load_kafka(self.kafka, self.bootstrap)
         if kafka.bootstrap is None:
             raise usage("no broker", "kafka.bootstrap in the configuration, --bootstrap or --kafka")
         return KafkaSettings.of(kafka)
