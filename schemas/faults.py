@@ -1,7 +1,7 @@
 """Everything that is wrong with a declaration, collected, so that one round of corrections is enough.
 
 The error that comes of it has the faults' own code when they share one, and the declaration's general code
-when they don't: a job with nothing but a forbidden filter is EXPRESSION_NOT_ALLOWED.
+when they don't: a job with a forbidden filter alone is EXPRESSION_NOT_ALLOWED.
 """
 
 from __future__ import annotations
@@ -48,21 +48,21 @@ class Faults:
         return bool(self._found)
 
     def add(self, text: str, code: Code | None = None) -> None:
-        """Note a fault; `text` says what was found and, where that is not plain, what would do."""
+        """Add a fault; `text` has what was found and, where that is not plain, what would be valid."""
         self._found.append((code or self._general, text))
 
-    def merge(self, place: str, error: BackfillError) -> None:
-        """Take over what the check of a part found; `place` is where the part stands in the whole."""
-        self.add(f"{place}: {error.found}", error.code)
+    def merge(self, part: str, error: BackfillError) -> None:
+        """Add what the check of a part found; `part` is its key in the whole."""
+        self.add(f"{part}: {error.found}", error.code)
 
-    def add_invalid(self, error: ValidationError, model: type[BaseModel], place: str = "") -> None:
-        """Note all that pydantic found in the keys of a model; `place` goes in front of each key."""
+    def add_invalid(self, error: ValidationError, model: type[BaseModel], prefix: str = "") -> None:
+        """Add all that pydantic found in the keys of a model; `prefix` goes in front of each key."""
         for item in error.errors(include_url=False):
             if item["type"] != _NOTED:
-                self.add(_text(item, model, place))
+                self.add(_text(item, model, prefix))
 
     def find_by(self, attempt: Callable[[], object]) -> bool:
-        """Attempt what raises BackfillError, with its place, where something is wrong; False if it did."""
+        """Attempt what may raise BackfillError, which is added under its `where`; False if it did."""
         try:
             attempt()
         except BackfillError as error:
@@ -102,9 +102,9 @@ def section_in(model: type[BaseModel], keys: Sequence[str | int]) -> type[BaseMo
     return model
 
 
-def _text(item: ErrorDetails, model: type[BaseModel], place: str) -> str:
+def _text(item: ErrorDetails, model: type[BaseModel], prefix: str) -> str:
     *parents, last = item["loc"] or ("",)
-    key = (place + ".".join(map(str, item["loc"]))).removesuffix(".")
+    key = (prefix + ".".join(map(str, item["loc"]))).removesuffix(".")
     fields = fields_by_key(section_in(model, parents))
     message = item["msg"][0].lower() + item["msg"][1:]
     match item["type"]:

@@ -1,4 +1,4 @@
-"""Topics by name: those of an upstream, for data, barriers beside them and control requests; and those of an output."""
+"""Topics by name: those of an upstream, for data, separate barriers and control requests; and those of an output."""
 
 from __future__ import annotations
 

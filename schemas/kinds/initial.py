@@ -76,7 +76,7 @@ class DeltaStart(_Start):
         return self.model_copy(update={"uri": str((folder / self.uri).resolve())})
 
     def misfit_of(self, table: TableSchema) -> str | None:
-        """Why a table can't start so, None if it can."""
+        """The reason why a table can't start so, None if it can."""
         if not table.has_key:
             return "initial.delta is given, and rows of format append have no identity"
         if table.by_partition:

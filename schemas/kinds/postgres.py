@@ -68,7 +68,7 @@ class PostgresStart(Section):
         return Secret("initial.postgres.dsn_file", file=Path(self.dsn_file))
 
     def misfit_of(self, table: TableSchema) -> str | None:
-        """Why a table can't start so, None if it can."""
+        """The reason why a table can't start so, None if it can."""
         other = next((each for each in table.columns if each.keys_in_records), None)
         if other is not None:
             return (

@@ -77,7 +77,7 @@ class TopicScan(ScanConfig):
         return True
 
     def misfit(self, upstream: Format) -> str | None:
-        """Only formats fit whose records need nothing but themselves to be sent, and are never redelivered."""
+        """Formats fit whose records can be sent by themselves, and are never redelivered."""
         if upstream.images is Images.AFTER_ONLY or upstream.comes_again:
             return (
                 "read: topic needs an upstream whose records say what was there before, format: change, or whose rows "

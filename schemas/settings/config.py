@@ -37,7 +37,7 @@ from schemas.kinds.postgres import PostgresStart
 from schemas.settings.consistency import (
     MAX_DEFAULT_LANES,
     find_doubles,
-    find_misfits,
+    find_incompatible,
     find_no_registry,
     lanes_for,
 )
@@ -137,8 +137,8 @@ def _table(declared: object, info: ValidationInfo[_Reading]) -> TableSchema:
     except ConfigError as error:
         faults.merge("table", error)
         raise noted() from None
-    if upstream is not None and (misfit := upstream.format.misfit_as_upstream(table)):
-        faults.add(f"upstream.{misfit}")
+    if upstream is not None and (reason := upstream.format.misfit_as_upstream(table)):
+        faults.add(f"upstream.{reason}")
     return table
 
 
@@ -166,7 +166,7 @@ def _jobs(declared: object, info: ValidationInfo[_Reading]) -> tuple[JobDefiniti
     upstream: UpstreamSection | None = info.data.get("source")
     if upstream is not None:
         topics = upstream.topics(info.data.get("barrier_topic"), info.data.get("control_topic"))
-        find_misfits(jobs, upstream.format, topics, faults)
+        find_incompatible(jobs, upstream.format, topics, faults)
     find_doubles(jobs, faults)
     return tuple(jobs)
 

@@ -26,13 +26,13 @@ def find_doubles(jobs: Sequence[JobDefinition], faults: Faults) -> None:
                 faults.add(f"{count} jobs with {what} {value!r}")
 
 
-def find_misfits(
+def find_incompatible(
     jobs: Sequence[JobDefinition], upstream: Format, topics: UpstreamTopics, faults: Faults
 ) -> None:
     """Add jobs that can't read the upstream or would write to its topics, and topics that are named twice."""
     for job in jobs:
-        if misfit := job.scan.misfit(upstream):
-            faults.add(f"job {job.name}: {misfit}")
+        if reason := job.scan.misfit(upstream):
+            faults.add(f"job {job.name}: {reason}")
     named = [name for name in (topics.data, topics.barriers, topics.control) if name is not None]
     for topic in sorted({name for name in named if named.count(name) > 1}):
         faults.add(f"{topic!r} is two of upstream, barrier_topic and control_topic", Code.SAME_TOPIC)
@@ -76,13 +76,13 @@ def lanes_for(
     if table.has_key and not table.by_partition and lanes > table.vnode_count:
         faults.add(f"{lanes} lanes for a vnode_count of {table.vnode_count}")
     for job in jobs:
-        if misfit := lanes_misfit(job, lanes):
-            faults.add(f"job {job.name}: {misfit}")
+        if reason := lanes_misfit(job, lanes):
+            faults.add(f"job {job.name}: {reason}")
     return lanes
 
 
 def default_lanes(spark: SparkConfig, table: TableSchema, jobs: Sequence[JobDefinition]) -> int:
-    """More lanes than cores would wait for each other; which cores a cluster has is not known here."""
+    """The most lanes that suit every job, up to the cores of this machine, or `MAX_DEFAULT_LANES` on a cluster."""
     most = MAX_DEFAULT_LANES
     if spark.master is None:
         most = min(most, len(os.sched_getaffinity(0)))

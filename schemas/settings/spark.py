@@ -101,8 +101,8 @@ def check_spark(declared: SparkConfig, *, folder: Path, faults: Faults) -> Spark
         if secret is not None:
             faults.find_by(secret.read)
     kind = (declared.master or "local").split(":")[0].split("[")[0]
-    for misfit in _misfits_of_executors(resolved, has_executors=kind != "local"):
-        faults.add(misfit)
+    for reason in _incompatible_with_executors(resolved, has_executors=kind != "local"):
+        faults.add(reason)
     if kind in ("spark", "local-cluster") and declared.authenticates and resolved.secrets()[0] is None:
         faults.add(
             "neither 'spark.authenticate_secret_file' nor 'spark.authenticate_secret_env', for spark.authenticate"
@@ -110,7 +110,7 @@ def check_spark(declared: SparkConfig, *, folder: Path, faults: Faults) -> Spark
     return resolved
 
 
-def _misfits_of_executors(spark: SparkConfig, *, has_executors: bool) -> Iterator[str]:
+def _incompatible_with_executors(spark: SparkConfig, *, has_executors: bool) -> Iterator[str]:
     if not has_executors:
         names = [name for name in ("python", "packages_file") if getattr(spark, name) is not None]
         yield from (f"spark.{name} without a spark.master that has executors" for name in names)

@@ -31,7 +31,7 @@ class RunOptions:
     skip_record: Annotated[
         list[str] | None,
         typer.Option(
-            help="Leave an upstream record out if it is at fault: PARTITION@OFFSET, as an error named it. "
+            help="Leave an upstream record out if it is invalid: PARTITION@OFFSET, as an error named it. "
             "May be repeated."
         ),
     ] = None

@@ -218,7 +218,7 @@ class Status(ApiModel):
         description="Empty while the service starts, or waits for trouble to pass."
     )
     disk: DiskStatus | None = Field(description="Null until it is measured.")
-    parked: int = Field(description="Records at fault that were parked since the start.")
+    parked: int = Field(description="Invalid records that were parked since the start.")
     latency: LatencyStatus
     jobs: list[JobStatus]
     partitions: list[PartitionStatus]

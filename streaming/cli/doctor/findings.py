@@ -37,8 +37,8 @@ class Diagnosis:
     @classmethod
     def of(cls, subject: str, error: BackfillError) -> Diagnosis:
         """An error as it would end the service."""
-        place = f" at {error.where}" if error.where else ""
-        return cls(subject, Grade.FAILED, f"{error.code}{place}: {error.found}", error.next_step)
+        at = f" at {error.where}" if error.where else ""
+        return cls(subject, Grade.FAILED, f"{error.code}{at}: {error.found}", error.next_step)
 
     @classmethod
     def by(cls, subject: str, check: Callable[[], object], found: str | None = None) -> Diagnosis:

@@ -90,12 +90,12 @@ def _transactions(settings: KafkaSettings) -> Diagnosis:
     return Diagnosis.ok("transactions", "begun")
 
 
-def _clock(client: AdminClient, settings: KafkaSettings, places: list[TopicPartition]) -> Diagnosis:
+def _clock(client: AdminClient, settings: KafkaSettings, partitions: list[TopicPartition]) -> Diagnosis:
     """Compare clocks by the newest record: Kafka has no request for its time, but no record can be from the future."""
     futures = client.list_offsets(
         {
-            place: OffsetSpec.max_timestamp()  # type: ignore[no-untyped-call]
-            for place in places
+            each: OffsetSpec.max_timestamp()  # type: ignore[no-untyped-call]
+            for each in partitions
         },
         request_timeout=settings.wait_s,
     )

@@ -32,7 +32,7 @@ _IDENTITIES = {"d": "DEFAULT", "f": "FULL", "i": "USING INDEX", "n": "NOTHING"}
 
 
 def diagnoses(config: ServiceConfig, start: PostgresStart) -> Iterator[Diagnosis]:
-    """Each in a line of its own; the server alone where it can't be reached, or is none that can be read from."""
+    """A line for each check; the server alone where it can't be reached or read from."""
     connector = None
     try:
         connector = None if start.connector_url is None else connector_at(start.connector_url)
