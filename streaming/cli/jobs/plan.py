@@ -168,11 +168,8 @@ def _kept_s(served: Served, topic: str) -> float | None:
 def _facts(
     job: JobDefinition, cost: Cost, seconds: float | None, lanes: int, schemas: Sequence[str]
 ) -> dict[str, str]:
-    size = f", {_bytes_text(cost.output_bytes)} before compression" if cost.output_bytes is not None else ""
     return {
-        "reads": _reads(job, cost),
-        "filter keeps": _kept(job, cost),
-        "sends": _sends(job, cost, size),
+        **(_of_records(job, cost) if job.scan.reads_upstream else _of_rows(job, cost)),
         "to": f"{job.output}, {job.output_partitions} partitions, columns {', '.join(job.columns)}",
         "as": job.form,
         **({"registers": ", ".join(schemas)} if schemas else {}),
@@ -181,33 +178,34 @@ def _facts(
     }
 
 
+def _of_records(job: JobDefinition, cost: Cost) -> dict[str, str]:
+    kept = "what it lets through of each record: none was looked at"
+    return {
+        "reads": f"the topic's records since its beginning: {cost.rows:,} offsets, some of which hold none",
+        "filter keeps": "all rows" if job.filter is None else kept,
+        "sends": "every change, in its partition's order",
+    }
+
+
+def _of_rows(job: JobDefinition, cost: Cost) -> dict[str, str]:
+    kept = "all rows"
+    if job.filter is not None and cost.kept_share is None:
+        kept = "no rows yet"
+    elif job.filter is not None:
+        kept = f"{cost.kept_share:.1%} of {cost.sampled_rows:,} sampled rows"
+    size = "" if cost.output_bytes is None else f", {_bytes_text(cost.output_bytes)} before compression"
+    return {
+        "reads": f"{cost.rows:,} rows in {_bytes_text(cost.replica_bytes)} of Parquet",
+        "filter keeps": kept,
+        "sends": f"about {cost.output_rows or 0:,} rows{size}",
+    }
+
+
 def _show(facts: Mapping[str, str]) -> None:
     grid = Table.grid(padding=(0, 3))
     for label, text in facts.items():
         grid.add_row(label, text)
     Console().print(grid)
-
-
-def _reads(job: JobDefinition, cost: Cost) -> str:
-    if job.scan.reads_upstream:
-        return f"the topic's records since its beginning: {cost.rows:,} offsets, some of which hold none"
-    return f"{cost.rows:,} rows in {_bytes_text(cost.replica_bytes)} of Parquet"
-
-
-def _kept(job: JobDefinition, cost: Cost) -> str:
-    if job.filter is None:
-        return "all rows"
-    if job.scan.reads_upstream:
-        return "what it lets through of each record: none was looked at"
-    if cost.kept_share is None:
-        return "no rows yet"
-    return f"{cost.kept_share:.1%} of {cost.sampled_rows:,} sampled rows"
-
-
-def _sends(job: JobDefinition, cost: Cost, size: str) -> str:
-    if job.scan.reads_upstream:
-        return "every change, in its partition's order"
-    return f"about {cost.output_rows or 0:,} rows{size}"
 
 
 def _duration(job: JobDefinition, cost: Cost, seconds: float | None, lanes: int) -> str:
