@@ -61,7 +61,7 @@ UPSTREAM_KEYS = {"topic": ("", "Topic of the changelog.")}
 class _Reading:
     """The context of a validation. Relative files are below `folder`.
 
-    Validators add what no single key shows to `faults`, in place of raising it: one can't raise several.
+    Validators of several keys add to `faults`: a validator can raise one error only.
     """
 
     folder: Path
@@ -123,6 +123,7 @@ def _barriers_keep_ms(declared: object) -> int | None:
 
 
 def _lanes(declared: int | None, handler: ValidatorFunctionWrapHandler) -> int | None:
+    # None until `check` has all that the default follows from.
     return None if declared is None else handler(declared)
 
 
@@ -151,7 +152,7 @@ def _initial(declared: InitialConfig | None, info: ValidationInfo[_Reading]) -> 
 
 
 def _jobs(declared: object, info: ValidationInfo[_Reading]) -> tuple[JobDefinition, ...]:
-    """The valid ones: what is checked of each alone is no reason not to check the others."""
+    """The valid jobs; the faults of the others are added, and these are checked all the same."""
     if not isinstance(declared, list | None):
         raise PydanticKnownError("list_type")
     faults, table, jobs = info.context.faults, info.data.get("table"), list[JobDefinition]()
