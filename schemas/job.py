@@ -22,14 +22,15 @@ from schemas.formats.registry import DEFAULT, OUTPUT_FORMATS, declare_format
 from schemas.kinds.scans import DEFAULT_SCAN, ScanConfig, declare_scan, scan_declaration
 from schemas.kinds.sinks import DEFAULT as DEFAULT_SINK
 from schemas.kinds.sinks import SinkConfig, declare_sink
-from schemas.settings.job_keys import KEYS, OWN_KEYS
-from schemas.settings.limits import duration_text, parse_duration
-from schemas.settings.topic_config import (
+from schemas.settings.job_keys import (
+    KEYS,
+    OWN_KEYS,
     allow_retention,
     output_partitions,
     replication_factor,
     topic_config,
 )
+from schemas.settings.limits import duration_text, parse_duration
 from schemas.table import Column, TableSchema, nearest
 from schemas.topics import DEAD_LETTERS_SUFFIX, barriers_of_output, is_topic_name, no_compaction
 

@@ -14,6 +14,7 @@ from pydantic import Field, ValidationError
 from schemas.errors import Code
 from schemas.faults import Faults
 from schemas.settings.documents import read_mapping
+from schemas.settings.job_keys import MAX_REPLICATION_FACTOR
 from schemas.settings.security import (
     CaFile,
     CertificateFile,
@@ -28,7 +29,6 @@ from schemas.settings.security import (
     Variable,
     is_loopback,
 )
-from schemas.settings.topic_config import MAX_REPLICATION_FACTOR
 
 _HOST_AND_PORT = r"[A-Za-z0-9._-]+:[0-9]{1,5}|\[[0-9A-Fa-f:.]+\]:[0-9]{1,5}"
 _LOGIN_KEYS = ("sasl_mechanism", "username", "password_file", "password_env", "oauth")
