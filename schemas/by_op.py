@@ -1,4 +1,4 @@
-"""Changes of mixed ops by whole columns: those of one op share their constants, and are encoded by themselves."""
+"""Changes of mixed ops in columns: those of one op share their constants, and are encoded by themselves."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def in_order(groups: Sequence[tuple[Indices, pa.Array]], length: int) -> pa.Arra
 def rows_and_nulls(
     ops: pa.Int8Array, after: Sequence[pa.Array], encode: Callable[[Sequence[pa.Array]], pa.BinaryArray]
 ) -> pa.BinaryArray:
-    """What the rows after are encoded to, and a null for each DELETE."""
+    """The encoded rows after, and a null for each DELETE."""
     if not len(rows_by_op(ops).get(Op.DELETE, ())):
         return encode(after)
     kept = (ops.to_numpy() != Op.DELETE).nonzero()[0]

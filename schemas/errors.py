@@ -11,8 +11,8 @@
     ├── Fenced                ... and that process is a newer instance of this service: stop
     └── OutcomeUnknown        a commit may or may not have happened: read back before doing anything
 
-A message never holds a payload or a secret: it names the place (`topic-partition@offset`) where the
-reader can look.
+A message never holds a payload or a secret: it names the location (`topic-partition@offset`) where the
+reader finds it.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, ClassVar
 
-from schemas.codes import Code as Code
 from schemas.error_table import TABLE, filled
+from schemas.error_table import Code as Code
 
 
 class BackfillError(Exception):
     """Base of every error that this package raises on purpose; `str()` is one printable line.
 
-    `where` is a place the user can go to: `topic-partition@offset`, a file, `file:line`, a key path. What was expected
+    `where` is a location: `topic-partition@offset`, a file, `file:line`, a key path. What was expected
     and the next step are those of the code in `error_table.TABLE`, with `values` for their placeholders, unless they
     are given: only where the table's do not fit.
     """
@@ -47,8 +47,8 @@ class BackfillError(Exception):
         self.code, self.found, self.where = code, found, where
         self.expected = filled(TABLE[code].expected, values) if expected is None else expected
         self.next_step = filled(TABLE[code].next_step, values) if next_step is None else next_step
-        place = f" at {where}" if where else ""
-        super().__init__(f"{code}{place}: found {found}; expected {self.expected}; next: {self.next_step}")
+        at = f" at {where}" if where else ""
+        super().__init__(f"{code}{at}: found {found}; expected {self.expected}; next: {self.next_step}")
 
     def __init_subclass__(cls, *, exit_status: int) -> None:
         cls.exit_status = exit_status

@@ -22,39 +22,25 @@ from schemas.formats.registry import DEFAULT, OUTPUT_FORMATS, declare_format
 from schemas.kinds.scans import DEFAULT_SCAN, ScanConfig, declare_scan, scan_declaration
 from schemas.kinds.sinks import DEFAULT as DEFAULT_SINK
 from schemas.kinds.sinks import SinkConfig, declare_sink
-from schemas.settings.job_keys import KEYS, OWN_KEYS
-from schemas.settings.topic_config import (
+from schemas.settings.job_keys import (
+    KEYS,
+    OWN_KEYS,
     allow_retention,
     output_partitions,
     replication_factor,
     topic_config,
 )
+from schemas.settings.limits import duration_text, parse_duration
 from schemas.table import Column, TableSchema, nearest
 from schemas.topics import DEAD_LETTERS_SUFFIX, barriers_of_output, is_topic_name, no_compaction
 
 MAX_LATENCY_BUDGET_MS = 3_600_000
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
-_DURATION = re.compile(r"([0-9]{1,12})(ms|s|m|h)")
-_UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
 
 
 def is_job_name(name: object) -> bool:
     """Whether a job may be called so: lower-case letters, digits, `-`; 63 at most."""
     return isinstance(name, str) and _NAME.fullmatch(name) is not None
-
-
-def parse_duration(text: object) -> int:
-    """Milliseconds of `200ms`, `1s`, `2m`, `1h`. ValueError for anything else, a bare number above all."""
-    match = _DURATION.fullmatch(text) if isinstance(text, str) else None
-    if match is None:
-        raise ValueError(f"{brief(text)} is not a whole number with a unit: ms, s, m or h, as in 200ms")
-    return int(match[1]) * _UNIT_MS[match[2]]
-
-
-def duration_text(ms: int) -> str:
-    """The shortest text that `parse_duration` reads back."""
-    unit = next(unit for unit in ("h", "m", "s", "ms") if ms % _UNIT_MS[unit] == 0)
-    return f"{ms // _UNIT_MS[unit]}{unit}"
 
 
 @dataclass(frozen=True, slots=True)

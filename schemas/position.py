@@ -19,7 +19,7 @@ Key = tuple[Any, ...]
 """A primary key's values in key order."""
 
 _JSON_FORM: dict[TypeName, type] = {TypeName.BOOLEAN: bool, TypeName.INT: int, TypeName.BIGINT: int}
-"""What JSON holds a value as; a string where nothing is said."""
+"""JSON's form of a value; a string for other types."""
 
 
 def position_to_text(key: Key) -> str:
@@ -84,7 +84,7 @@ def _parsed(value: Value, kind: TypeName) -> Value:
 
 
 def order_key(key: Key) -> Key:
-    """The same key with strings as UTF-8 bytes: Python's `<` on the result is Spark's `<` on the columns.
+    """The key with strings as UTF-8 bytes: Python's `<` on the result is Spark's `<` on the columns.
 
     Code points and UTF-8 bytes order alike, but lone surrogates have no UTF-8 form: those raise.
     """

@@ -15,10 +15,10 @@ from functools import cached_property
 from typing import Any
 
 from schemas.errors import Code, ConfigError
+from schemas.faults import nearest as nearest
 from schemas.kinds.columns import IDENTIFIER, declared_columns
 from schemas.kinds.columns import RESERVED_PREFIX as RESERVED_PREFIX
 from schemas.kinds.columns import Column as Column
-from schemas.kinds.columns import nearest as nearest
 from schemas.types import TYPE_NAMES, ColumnType
 
 DEFAULT_VNODE_COUNT = 64

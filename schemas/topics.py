@@ -1,4 +1,4 @@
-"""Topics by name: those of an upstream, for data, barriers beside them and control requests; and those of an output."""
+"""Topics by name: those of an upstream, for data, separate barriers and control requests; and those of an output."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from schemas.errors import Code
 from schemas.faults import Faults, brief
-from schemas.formats.protocol import Images, OutputFormat
+from schemas.formats.protocol import Format, Images, OutputFormat
 
 CONTROL_SUFFIX, BARRIERS_SUFFIX = ".control", ".barriers"
 DEAD_LETTERS_SUFFIX = ".dead-letters"
@@ -17,13 +17,13 @@ _TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 
 
 def is_topic_name(name: object) -> bool:
-    """Whether Kafka takes it as a topic's name: letters, digits, `.`, `_`, `-`; 249 at most; no `.`, `..`."""
+    """True if Kafka takes it as a topic's name: letters, digits, `.`, `_`, `-`; 249 at most; no `.`, `..`."""
     return isinstance(name, str) and _TOPIC.fullmatch(name) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamTopics:
-    """What one service reads and writes on the upstream's side. `barriers` is None where they are records of the data.
+    """Topics of one service on the upstream's side. `barriers` is None where they are records of the data.
 
     A topic `barriers` and a topic `control` are those of one service; `data` may be the upstream of several.
     """
@@ -48,6 +48,22 @@ class UpstreamTopics:
         return frozenset({self.data, self.with_barriers, self.control, self.data + DEAD_LETTERS_SUFFIX})
 
 
+@dataclass(frozen=True, slots=True)
+class UpstreamSection:
+    """The section `upstream` of a configuration."""
+
+    topic: str
+    format: Format
+
+    def topics(self, barriers: str | None, control: str | None) -> UpstreamTopics:
+        """The topics on the upstream's side; `barriers` and `control` are those that the configuration names."""
+        if self.format.barriers_are_beside:
+            barriers = barriers or self.topic + BARRIERS_SUFFIX
+            if barriers == self.topic and self.format.may_hold_barriers:
+                barriers = None  # the topic that they are records of
+        return UpstreamTopics.of(self.topic, barriers=barriers, control=control)
+
+
 def barriers_of_output(declaration: Mapping[str, Any], format_: OutputFormat, faults: Faults) -> str | None:
     """The topic that a job's definition names for its barriers, None where they are records of the output."""
     output, declared = declaration.get("output"), declaration.get("barrier_topic")
@@ -63,7 +79,7 @@ def barriers_of_output(declaration: Mapping[str, Any], format_: OutputFormat, fa
 
 
 def no_compaction(format_: OutputFormat, barriers: str | None) -> str | None:
-    """Why such an output can't be compacted, None if it can."""
+    """The reason why such an output can't be compacted, None if it can."""
     if format_.images is Images.ROWS:
         return "rows without identity are no versions of one another"
     return "barriers in the output have no key; name a barrier_topic for them" if barriers is None else None

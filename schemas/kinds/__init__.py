@@ -1,1 +1,1 @@
-"""Settings of what a configuration chooses by kind, formats aside. The code behind each kind is in `streaming`."""
+"""Kinds of scans, sinks, barriers and starts that a configuration chooses from. Their code is in `streaming`."""

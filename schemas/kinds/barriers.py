@@ -7,16 +7,15 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict
-from pydantic_core import PydanticCustomError
+from pydantic_core import PydanticCustomError, PydanticKnownError
+
+from schemas.kinds.declare import KindConfig
 
 
-class BarriersConfig(BaseModel):
-    """The settings of one kind of barriers. `injects`: this service is what writes them."""
+class BarriersConfig(KindConfig):
+    """The settings of one kind of barriers. `injects`: this service writes them."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
     injects: ClassVar[bool] = False
-    kind: str
 
 
 class Inject(BarriersConfig):
@@ -36,9 +35,11 @@ BARRIER_KINDS: dict[str, type[BarriersConfig]] = {"inject": Inject, "embedded": 
 """By the name that a configuration gives."""
 
 
-def known_kind(kind: str) -> str:
-    """The name of a kind that there is. Raises: PydanticCustomError, which names them all."""
-    if kind not in BARRIER_KINDS:
+def declare_barriers(declared: object) -> BarriersConfig:
+    """The barriers that a configuration names by their kind. Raises: pydantic's errors, one lists the kinds."""
+    if not isinstance(declared, str):
+        raise PydanticKnownError("string_type")
+    if declared not in BARRIER_KINDS:
         known = " or ".join(map(repr, BARRIER_KINDS))
         raise PydanticCustomError("unknown_kind", "Input should be {known}", {"known": known})
-    return kind
+    return BARRIER_KINDS[declared](kind=declared)

@@ -1,14 +1,14 @@
-"""Columns of a table as they are declared: a name with a type, or with how records of the upstream have it."""
+"""Columns of a table as they are declared: a name with a type, or with its form in records of the upstream."""
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
 from typing import Any, Literal, cast
 
+from schemas.faults import nearest
 from schemas.types import ColumnType, TypeName
 
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
@@ -33,7 +33,7 @@ _UNITS: dict[str, dict[TypeName, tuple[str, ...]]] = {
     "decimal": {TypeName.DECIMAL: ("precise", "string")},
     "unsigned": {TypeName.DECIMAL: ("wrapped",)},
 }
-"""What a column may say of its values in records, by its type."""
+"""Units that a column's values may have in records, by its type."""
 _MAX_FIELD = 1_000
 _UNSIGNED_DIGITS = 20
 
@@ -43,7 +43,7 @@ class Column:
     """A column; `nullable` is false exactly for the primary key's.
 
     `field` is its name in records of the upstream, None: its own name. `time`, `decimal` and `unsigned` say what its
-    values mean there; None: the upstream's format says it. Only readers of the upstream may look at these four: state
+    values mean there; None: the upstream's format says it. Only readers of the upstream may use these four: state
     and outputs have the column's name and value alone.
 
     `has_fill`: records may lack the column, which is null then; without it a column that no record has is an error. It
@@ -66,7 +66,7 @@ class Column:
 
     @property
     def keys_in_records(self) -> dict[str, str]:
-        """Those of `field`, `time`, `decimal` and `unsigned` that are given."""
+        """The given ones of `field`, `time`, `decimal` and `unsigned`."""
         given = {"field": self.field, "time": self.time, "decimal": self.decimal, "unsigned": self.unsigned}
         return {key: value for key, value in given.items() if value is not None}
 
@@ -80,12 +80,6 @@ class Column:
 def in_records(columns: Sequence[Column]) -> tuple[Column, ...]:
     """The columns under their names in records of the upstream."""
     return tuple(column.in_records for column in columns)
-
-
-def nearest(word: str, known: Sequence[str]) -> str:
-    """` (did you mean ...?)` for a likely typing slip, else an empty text."""
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
-    return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 def declared_columns(declared: object, faults: list[str]) -> list[Column]:
@@ -119,7 +113,7 @@ def declared_columns(declared: object, faults: list[str]) -> list[Column]:
 
 
 def _column(name: str, given: object) -> Column:
-    """Raises: ValueError, which says what is wrong."""
+    """The column. Raises: ValueError with the fault."""
     if not isinstance(given, Mapping):
         return Column(name, ColumnType.parse(str(given)), nullable=True)
     unknown = [str(key) for key in given if key not in _COLUMN_KEYS]

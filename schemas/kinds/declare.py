@@ -1,14 +1,24 @@
-"""What has kinds in a declaration: a mapping that names one, with the further keys that this kind takes."""
+"""Kinds in a declaration: a mapping that names one, with the further keys that this kind takes."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
-from schemas.faults import Faults, brief
-from schemas.table import nearest
+from schemas.faults import Faults, brief, nearest
+
+
+class KindConfig(BaseModel):
+    """The settings of one kind: immutable, comparable, hashable and picklable.
+
+    An implementation declares `kind: Literal[<its name>]` and the further keys that it takes, with defaults.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    kind: str
+
 
 _AnyModel = TypeVar("_AnyModel", bound=BaseModel)
 
@@ -22,16 +32,18 @@ def declare_kind(
     default: str | None = None,
     beside: Collection[str] = (),
     place: str = "",
+    named: str | None = None,
 ) -> _AnyModel | None:
     """The model of the kind that a declaration names by the key `tag`; keys in `beside` are not the kind's.
 
-    None if something is at fault: a kind that is not known (its own keys are not known then either), a key that is
-    unknown to the chosen kind, or a value. `place` goes in front of each key in the faults.
+    None for an invalid declaration: an unknown kind (its own keys are not known then either), a key that is unknown
+    to the chosen kind, or a value. `place` goes in front of each key in the faults, `named` in place of the tag there.
     """
+    # Not a union of pydantic's: a kind may be added to `kinds` while a process runs, and be the only one.
     kind = declaration.get(tag, default)
     model = kinds.get(kind) if isinstance(kind, str) else None
     if model is None:
-        faults.add(f"{place}{tag} {brief(kind)} is not one of: {', '.join(kinds)}")
+        faults.add(f"{named or place + tag} {brief(kind)} is not one of: {', '.join(kinds)}")
     known = [*beside, *(model.model_fields if model else [tag])]
     unknown = [key for key in declaration if key not in known]
     for key in unknown:
@@ -41,7 +53,5 @@ def declare_kind(
     try:
         return model.model_validate({key: value for key, value in declaration.items() if key not in beside})
     except ValidationError as error:
-        for item in error.errors(include_url=False):
-            key, text = ".".join(map(str, item["loc"])), item["msg"]
-            faults.add(f"{place}{key} is {brief(item['input'])}: {text[0].lower()}{text[1:]}")
+        faults.add_invalid(error, model, place)
         return None

@@ -25,7 +25,7 @@ _OTHER_BYTES = 48
 
 
 def begins_period(before: Barrier, barrier: Barrier) -> bool:
-    """Whether a barrier is the first of its period, by its own `injected_at`; `before` precedes it."""
+    """True if a barrier is the first of its period, by its own `injected_at`; `before` precedes it."""
     return before.injected_at_ms // PERIOD_MS != barrier.injected_at_ms // PERIOD_MS
 
 

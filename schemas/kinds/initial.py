@@ -1,4 +1,4 @@
-"""Where a table may start: with the first record of its topic, from a Delta table, or from a table of PostgreSQL.
+"""Starts of a table: with the first record of its topic, from a Delta table, or from a table of PostgreSQL.
 
 What carries a start out is in `state.initial` and `streaming.service.initial`.
 """
@@ -36,11 +36,11 @@ def _unix_ms(declared: object) -> int:
     return -((dt.datetime(1970, 1, 1, tzinfo=dt.UTC) - at) // dt.timedelta(milliseconds=1))
 
 
-class _Model(BaseModel):
+class _Start(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-class DeltaStart(_Model):
+class DeltaStart(_Start):
     """A Delta table at a version, and from where on the topic has what came after it.
 
     One of `offsets` (one a partition) and `timestamp` (Unix ms) is given. A value: two that are equal start alike.
@@ -70,13 +70,13 @@ class DeltaStart(_Model):
         return self
 
     def below(self, folder: Path) -> DeltaStart:
-        """The same start; a relative path is made absolute, below `folder`."""
+        """The start with its path absolute, below `folder` where it is relative."""
         if "://" in self.uri:
             return self
         return self.model_copy(update={"uri": str((folder / self.uri).resolve())})
 
     def misfit_of(self, table: TableSchema) -> str | None:
-        """Why a table can't start so, None if it can."""
+        """The reason why a table can't start so, None if it can."""
         if not table.has_key:
             return "initial.delta is given, and rows of format append have no identity"
         if table.by_partition:
@@ -87,7 +87,7 @@ class DeltaStart(_Model):
         return None
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON values: equal for equal starts."""
+        """JSON values, equal for equal starts."""
         offsets = None if self.offsets is None else list(self.offsets)
         return {"uri": self.uri, "version": self.version, "offsets": offsets, "timestamp_ms": self.timestamp}
 
@@ -104,7 +104,7 @@ class DeltaStart(_Model):
         return f"version {self.version} of {self.uri} and {since}"
 
 
-class InitialConfig(_Model):
+class InitialConfig(_Start):
     """The section `initial`: one of its keys."""
 
     delta: DeltaStart | None = None

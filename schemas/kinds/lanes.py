@@ -1,4 +1,4 @@
-"""How a job's parts and output partitions fall to lanes: one lane writes a partition."""
+"""Shares of lanes in a job's parts and output partitions: one lane writes a partition."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from schemas.job import JobDefinition
 
 
 def lanes_misfit(job: JobDefinition, lanes: int) -> str | None:
-    """Why a job can't run with so many lanes, None if it can.
+    """The reason why a job can't run with so many lanes, None if it can.
 
     Parts that are partitions fall into contiguous shares of any size; vnodes have to fill whole partitions.
     """

@@ -1,4 +1,4 @@
-"""Where a table may start: from a table of PostgreSQL, read in chunks beside the events that Debezium sends of it.
+"""The start of a table from one of PostgreSQL, read in chunks beside the events that Debezium sends of it.
 
 What carries it out is in `streaming.postgres`.
 """
@@ -8,32 +8,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
-from schemas.faults import Faults, brief
+from schemas.faults import Faults
 from schemas.formats.protocol import Format
-from schemas.job import duration_text, parse_duration
+from schemas.settings.limits import duration_within, written
 from schemas.settings.security import Printable, Secret, Section
 from schemas.table import TableSchema
 
-SECRET_KEYS = frozenset({"dsn_file", "connector_url"})
-"""Their values are never quoted in a message: a user may have written a password there."""
 MAX_CHUNK_ROWS, MAX_READERS = 1_000_000, 32
-MIN_TIMEOUT_MS, MAX_TIMEOUT_MS = 1_000, 3_600_000
-
-
-def _timeout_ms(declared: object) -> int:
-    timeout_ms = parse_duration(declared)
-    if not MIN_TIMEOUT_MS <= timeout_ms <= MAX_TIMEOUT_MS:
-        bounds = f"{duration_text(MIN_TIMEOUT_MS)}..{duration_text(MAX_TIMEOUT_MS)}"
-        raise ValueError(f"{brief(declared)} is not in {bounds}")
-    return timeout_ms
 
 
 class PostgresStart(Section):
     """A table of PostgreSQL, and the slot of the connector that writes the topic. A value, without a secret in it."""
 
     dsn_file: Printable = Field(
+        repr=False,
         description="File with a connection string or URL of PostgreSQL, mode `0600`: of the primary, with a role that "
         "may `SELECT` from the table.",
     )
@@ -56,8 +46,8 @@ class PostgresStart(Section):
     rate_limit: int | None = Field(
         None, ge=0, description="Rows per second of all readers together; 0: none, left out: any number."
     )
-    statement_timeout: Annotated[int, BeforeValidator(_timeout_ms)] = Field(
-        60_000,
+    statement_timeout: Annotated[int, duration_within(1_000, 3_600_000)] = written(
+        "1m",
         description="How long a statement of a chunk may take, `1s` to `1h`; one that takes longer is ended, and tried "
         "again with fewer rows.",
     )
@@ -66,6 +56,7 @@ class PostgresStart(Section):
     )
     connector_url: str | None = Field(
         None,
+        repr=False,
         pattern=r"^https?://[A-Za-z0-9._:\[\]-]+(/[A-Za-z0-9._~%-]+)*/connectors/[A-Za-z0-9._~%-]+$",
         description="The connector in the REST API of Kafka Connect, `http(s)://host:port/connectors/name`: its "
         "settings are checked at the start.",
@@ -77,7 +68,7 @@ class PostgresStart(Section):
         return Secret("initial.postgres.dsn_file", file=Path(self.dsn_file))
 
     def misfit_of(self, table: TableSchema) -> str | None:
-        """Why a table can't start so, None if it can."""
+        """The reason why a table can't start so, None if it can."""
         other = next((each for each in table.columns if each.keys_in_records), None)
         if other is not None:
             return (
@@ -102,7 +93,7 @@ class PostgresStart(Section):
 def check_postgres(
     declared: PostgresStart | None, upstream: Format | None, *, folder: Path, faults: Faults
 ) -> PostgresStart | None:
-    """The section with its file below `folder`; contradictions go to `faults`, and so does a file that is unfit."""
+    """The section with its file below `folder`; contradictions and an unusable file go to `faults`."""
     if declared is None:
         return None
     start = declared.below(folder)

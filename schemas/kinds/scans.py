@@ -1,7 +1,7 @@
 """Kinds of scans that a job can name by `read`: what its snapshot is read from.
 
-A kind is chosen by its name in a job's definition. This is the half of it that needs no files and no broker: into how
-many parts a job falls, and what a position in a part looks like. What reads a kind is registered in
+A kind is chosen by its name in a job's definition. This is the part of it that needs no files and no broker: the
+number of parts of a job, and the columns of a position in a part. The reader of a kind is registered in
 `streaming.scan.kinds`.
 """
 
@@ -10,50 +10,45 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-
-from schemas.faults import Faults, brief
+from schemas.faults import Faults
 from schemas.formats.protocol import Format, Images
+from schemas.kinds.declare import KindConfig, declare_kind
 from schemas.table import Column, TableSchema
 from schemas.types import ColumnType, TypeName
 
 
-class ScanConfig(BaseModel):
-    """One kind of scans, and its settings. It is a value: immutable, hashable, picklable.
+class ScanConfig(KindConfig):
+    """One kind of scans, and its settings.
 
-    An implementation declares `kind: Literal[<its name>]` and the further keys that it takes, with defaults. It is
-    asked in every process, also by commands that never read, and what it says decides what the state and the output
-    hold: it follows from the job and the table alone, for the life of the job.
+    It is used in every process, also by commands that never read, and decides what the state and the output hold: it
+    follows from the job and the table alone, for the life of the job.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-    kind: str
 
     @property
     def reads_upstream(self) -> bool:
-        """Whether slices are ranges of the upstream's own records, which come to a lane as live ones do.
+        """True if slices are ranges of the upstream's own records, which come to a lane as live ones do.
 
         A part is then an upstream partition, and a position the next offset to be read.
         """
         return False
 
     def misfit(self, upstream: Format) -> str | None:
-        """Why an upstream in this format can't be read so, None if it can."""
+        """The reason why an upstream in this format can't be read so, None if it can."""
         return None
 
     def misfit_of(self, table: TableSchema) -> str | None:
-        """Why such a table can't be read so, None if it can."""
+        """The reason why such a table can't be read so, None if it can."""
         return None
 
     def part_count(self, vnode_count: int, output_partitions: int) -> int:
-        """Into how many parts a job falls, each read on its own, in an order of its own: no fewer than its partitions.
+        """The number of parts of a job, each read on its own, in an order of its own: no fewer than its partitions.
 
         Part p goes to the output partition p * output_partitions // part_count, to the lane p * lanes // part_count.
         """
         return vnode_count
 
     def position_columns(self, table: TableSchema) -> tuple[Column, ...]:
-        """What a position is a tuple of, in order. Positions are compared column by column, strings by UTF-8 bytes."""
+        """The columns of a position, in order. Positions are compared column by column, strings by UTF-8 bytes."""
         return table.key_columns
 
 
@@ -82,7 +77,7 @@ class TopicScan(ScanConfig):
         return True
 
     def misfit(self, upstream: Format) -> str | None:
-        """Only formats fit whose records need nothing but themselves to be sent, and are never redelivered."""
+        """Formats fit whose records can be sent by themselves, and are never redelivered."""
         if upstream.images is Images.AFTER_ONLY or upstream.comes_again:
             return (
                 "read: topic needs an upstream whose records say what was there before, format: change, or whose rows "
@@ -110,21 +105,10 @@ def declare_scan(declared: object, faults: Faults) -> ScanConfig:
 
     Gives the default one for a fault.
     """
-    declaration = {"kind": declared} if isinstance(declared, str) else declared
-    if declaration is None:
+    if declared is None:
         return DEFAULT_SCAN
-    kind = declaration.get("kind") if isinstance(declaration, Mapping) else declaration
-    model = SCAN_KINDS.get(kind) if isinstance(kind, str) else None
-    if model is None:
-        faults.add(f"read {brief(kind)} is not one of: {', '.join(SCAN_KINDS)}")
-        return DEFAULT_SCAN
-    try:
-        return model.model_validate(declaration)
-    except ValidationError as error:
-        for item in error.errors(include_url=False):
-            key, text = ".".join(map(str, item["loc"])), item["msg"]
-            faults.add(f"read.{key} is {brief(item['input'])}: {text[0].lower()}{text[1:]}")
-        return DEFAULT_SCAN
+    keys = declared if isinstance(declared, Mapping) else {"kind": declared}
+    return declare_kind(SCAN_KINDS, keys, faults, tag="kind", place="read.", named="read") or DEFAULT_SCAN
 
 
 def scan_declaration(scan: ScanConfig) -> str | dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Kinds of sinks that a job can name: what its output is written to.
+"""Kinds of sinks that a job can name, to which its output is written.
 
 What carries a kind out is registered in `streaming.sink.kinds`.
 """
@@ -7,21 +7,17 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from schemas.faults import Faults
-from schemas.kinds.declare import declare_kind
+from schemas.kinds.declare import KindConfig, declare_kind
 
 
-class SinkConfig(BaseModel):
-    """The settings of one kind of sink: immutable, comparable, hashable and picklable.
+class SinkConfig(KindConfig):
+    """The settings of one kind of sink.
 
-    An implementation declares `kind: Literal[<its name>]` and the further keys that it takes. Jobs with equal settings
-    share a sink, and a lane writes to it in one transaction.
+    Jobs with equal settings share a sink, and a lane writes to it in one transaction.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-    kind: str
 
 
 class ToKafka(SinkConfig):
@@ -37,7 +33,7 @@ SINK_KINDS: dict[str, type[SinkConfig]] = {"kafka": ToKafka}
 
 
 def declare_sink(declared: object, faults: Faults) -> SinkConfig:
-    """What a job says of its sink: the kind, or a mapping with `kind` and the kind's further keys."""
+    """The sink that a job names: the kind, or a mapping with `kind` and the kind's further keys."""
     if declared is None:
         return DEFAULT
     keys = declared if isinstance(declared, dict) else {"kind": declared}
@@ -45,7 +41,7 @@ def declare_sink(declared: object, faults: Faults) -> SinkConfig:
 
 
 def sink_key() -> tuple[str, str]:
-    """Of the key `sink`: its default and meaning, in Markdown."""
+    """Default and meaning of the key `sink`, in Markdown."""
     kinds = "; ".join(
         f"`{kind}`, {model.model_fields['kind'].description}" for kind, model in SINK_KINDS.items()
     )

@@ -1,1 +1,1 @@
-"""The configuration file: its sections, what each may say, and the page that lists it."""
+"""The configuration file: its sections, their keys, and the page that lists them."""

@@ -1,80 +1,311 @@
 """The service's configuration: one YAML or JSON file, checked as a whole before anything is touched.
 
-Unknown keys are refused, every fault is named at once, and durations carry their unit. The file's own keys are in
-`schemas.settings.file`.
+Unknown keys are refused, every fault is named at once, and durations carry their unit. `ServiceConfig` is the file's
+reference, too: `schemas.settings.reference` writes the page from the descriptions of its fields.
 """
 
 from __future__ import annotations
 
-import os
-from collections import Counter
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ValidationError
-from pydantic_core import ErrorDetails
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    ValidationError,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
+from pydantic_core import PydanticCustomError, PydanticKnownError
 
 from schemas.errors import Code, ConfigError
-from schemas.faults import Faults, brief
+from schemas.faults import Faults, brief, noted
 from schemas.formats.protocol import Format, Images
 from schemas.formats.registry import UPSTREAM_FORMATS, declare_format
 from schemas.job import JobDefinition
-from schemas.kinds.barriers import BARRIER_KINDS, BarriersConfig
-from schemas.kinds.initial import NO_INITIAL, DeltaStart, check_initial
-from schemas.kinds.lanes import lanes_misfit
-from schemas.kinds.postgres import SECRET_KEYS as INITIAL_SECRETS
+from schemas.kinds.barriers import BarriersConfig, declare_barriers
+from schemas.kinds.initial import DeltaStart, InitialConfig, check_initial
 from schemas.kinds.postgres import PostgresStart
-from schemas.settings.documents import read_mapping
-from schemas.settings.file import (
+from schemas.settings.consistency import (
     MAX_DEFAULT_LANES,
-    SECTIONS,
-    UPSTREAM_KEYS,
-    ConfigFile,
-    Model,
-    empty_section,
+    find_doubles,
+    find_incompatible,
+    find_no_registry,
+    lanes_for,
 )
-from schemas.settings.http import SECRET_KEYS as HTTP_SECRETS
+from schemas.settings.documents import read_mapping
 from schemas.settings.http import HttpConfig, check_http
-from schemas.settings.kafka import SECRET_KEYS as KAFKA_SECRETS
 from schemas.settings.kafka import KafkaConfig, check_kafka
-from schemas.settings.limits import Limits
-from schemas.settings.registry import SECRET_KEYS as REGISTRY_SECRETS
+from schemas.settings.limits import Limits, LimitsConfig, duration_within, parse_duration, written
 from schemas.settings.registry import RegistryConfig, check_registry
-from schemas.settings.spark import SECRET_KEYS as SPARK_SECRETS
 from schemas.settings.spark import SparkConfig, check_spark
-from schemas.table import TableSchema, declare, nearest
-from schemas.topics import BARRIERS_SUFFIX, UpstreamTopics
+from schemas.table import TableSchema, declare
+from schemas.topics import CONTROL_SUFFIX, UpstreamSection, UpstreamTopics, is_topic_name
+
+MIN_BARRIER_INTERVAL_MS = 100
+DAY_MS = 86_400_000
+_DAYS = re.compile(r"([0-9]{1,5})d")
+UPSTREAM_KEYS = {"topic": ("", "Topic of the changelog.")}
+"""Keys of `upstream` beside those of its format: default and meaning, in Markdown."""
 
 
-class ServiceConfig(Model):
-    """A checked configuration. `state` is absolute or a URI."""
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """The context of a validation. Relative files are below `folder`.
 
-    kafka: KafkaConfig
-    topics: UpstreamTopics
-    upstream_format: Format
-    state: str
-    rows_folder: str | None = None
-    sync_state: bool
-    barriers: BarriersConfig
-    barrier_interval_ms: int
-    barriers_keep_ms: int | None
-    batch_timeout_ms: int
-    lanes: int
-    table: TableSchema
-    jobs: tuple[JobDefinition, ...]
-    on_bad_record: Literal["stop", "park"]
-    limits: Limits
-    http: HttpConfig
-    spark: SparkConfig
-    registry: RegistryConfig
-    initial: DeltaStart | None = None
-    initial_postgres: PostgresStart | None = None
+    Validators of several keys add to `faults`: a validator can raise one error only.
+    """
+
+    folder: Path
+    faults: Faults
+
+
+def _checked_by(check: Callable[..., Any]) -> AfterValidator:
+    """The validator of a section by a check that returns it with its files below `folder`, and adds to `faults`."""
+    return AfterValidator(
+        lambda section, info: check(section, folder=info.context.folder, faults=info.context.faults)
+    )
+
+
+# A section whose lines are all comments is null in YAML; it means the defaults.
+_EMPTY = BeforeValidator(lambda declared: {} if declared is None else declared)
+
+
+def _upstream(declared: object, info: ValidationInfo[_Reading]) -> UpstreamSection:
+    """`orders` is short for `{topic: orders}`; the further keys are those of the format."""
+    keys = declared if isinstance(declared, dict) else {"topic": declared}
+    topic = keys.get("topic")
+    if not isinstance(topic, str):
+        raise PydanticCustomError("topic", "Input should be a topic, or its name and format: {{topic: …}}")
+    if not is_topic_name(topic + CONTROL_SUFFIX) or not is_topic_name(topic):
+        raise ValueError("no topic name (letters, digits, '.', '_', '-', 241 at most)")
+    faults = info.context.faults
+    format_ = declare_format(UPSTREAM_FORMATS, keys, faults, beside=UPSTREAM_KEYS, place="upstream.")
+    if format_ is None:
+        raise noted()
+    return UpstreamSection(topic, format_)
+
+
+def _topic(declared: str) -> str:
+    if not is_topic_name(declared):
+        raise ValueError("no topic name (letters, digits, '.', '_', '-', 249 at most)")
+    return declared
+
+
+def _state(declared: str, info: ValidationInfo[_Reading]) -> str:
+    if not declared.isprintable():
+        raise ValueError("no path or URI")
+    return declared if "://" in declared else str((info.context.folder / declared).resolve())
+
+
+def _rows_folder(declared: str, info: ValidationInfo[_Reading]) -> str:
+    if not declared or not declared.isprintable() or "://" in declared:
+        raise ValueError("no path of a folder")
+    return str((info.context.folder / declared).resolve())
+
+
+def _barriers_keep_ms(declared: object) -> int | None:
+    if declared == "forever":
+        return None
+    days = _DAYS.fullmatch(declared) if isinstance(declared, str) else None
+    try:
+        return int(days[1]) * DAY_MS if days else parse_duration(declared)
+    except ValueError:
+        raise ValueError(f"{brief(declared)} is neither forever nor a time as in 30d or 12h") from None
+
+
+def _lanes(declared: int | None, handler: ValidatorFunctionWrapHandler) -> int | None:
+    # None until `check` has all that the default follows from.
+    return None if declared is None else handler(declared)
+
+
+def _table(declared: object, info: ValidationInfo[_Reading]) -> TableSchema:
+    if not isinstance(declared, dict):
+        raise PydanticKnownError("dict_type")
+    upstream: UpstreamSection | None = info.data.get("source")
+    has_key = None if upstream is None else upstream.format.images is not Images.ROWS
+    faults = info.context.faults
+    try:
+        table = declare(declared, has_key=has_key)
+    except ConfigError as error:
+        faults.merge("table", error)
+        raise noted() from None
+    if upstream is not None and (reason := upstream.format.misfit_as_upstream(table)):
+        faults.add(f"upstream.{reason}")
+    return table
+
+
+def _initial(declared: InitialConfig | None, info: ValidationInfo[_Reading]) -> InitialConfig | None:
+    upstream, reading = info.data.get("source"), info.context
+    format_ = None if upstream is None else upstream.format
+    return check_initial(
+        declared, info.data.get("table"), format_, folder=reading.folder, faults=reading.faults
+    )
+
+
+def _jobs(declared: object, info: ValidationInfo[_Reading]) -> tuple[JobDefinition, ...]:
+    """The valid jobs; the faults of the others are added, and these are checked all the same."""
+    if not isinstance(declared, list | None):
+        raise PydanticKnownError("list_type")
+    faults, table, jobs = info.context.faults, info.data.get("table"), list[JobDefinition]()
+    for number, item in enumerate(declared or []):
+        if not isinstance(item, dict):
+            faults.add(f"jobs.{number} is {brief(item)}: input should be a valid dictionary")
+        elif table is not None:
+            try:
+                jobs.append(JobDefinition.declare(item, table))
+            except ConfigError as error:
+                faults.merge(f"jobs.{number}", error)
+    upstream: UpstreamSection | None = info.data.get("source")
+    if upstream is not None:
+        topics = upstream.topics(info.data.get("barrier_topic"), info.data.get("control_topic"))
+        find_incompatible(jobs, upstream.format, topics, faults)
+    find_doubles(jobs, faults)
+    return tuple(jobs)
+
+
+def _registry(registry: RegistryConfig, info: ValidationInfo[_Reading]) -> RegistryConfig:
+    upstream: UpstreamSection | None = info.data.get("source")
+    if registry.url is None:
+        format_ = None if upstream is None else upstream.format
+        find_no_registry(format_, info.data.get("jobs", ()), info.context.faults)
+    return registry
+
+
+class ServiceConfig(BaseModel):
+    """A checked configuration: its keys, their types, defaults and meaning. `state` is absolute or a URI.
+
+    `lanes` is 0 where they are as many as the upstream's partitions, until those are counted.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, arbitrary_types_allowed=True)
+
+    kafka: Annotated[KafkaConfig, _EMPTY, _checked_by(check_kafka)] = written(
+        {}, description="How to reach Kafka."
+    )
+    source: Annotated[UpstreamSection, PlainValidator(_upstream)] = Field(
+        alias="upstream", description="Topic of the changelog, or a mapping with the keys below."
+    )
+    state: Annotated[str, AfterValidator(_state)] = Field(
+        min_length=1,
+        description="Folder or URI of everything durable; a relative folder is below this file's.",
+    )
+    sync_state: bool = Field(
+        True,
+        description="Whether a folder as `state` is synced to the disk before anything relies on what was written; "
+        "without it a power failure may leave a state that is older than its outputs.",
+    )
+    rows_folder: Annotated[str, AfterValidator(_rows_folder)] | None = Field(
+        None,
+        description="Folder for the rows by key that lanes keep (see [Rows by key](operations.md#rows-by-key)), on "
+        "each machine with lanes, about the size of the table; a relative one is below this file's. Its disk, not "
+        "memory. By default the machine's folder for temporary files (`TMPDIR`).",
+    )
+    barriers: Annotated[BarriersConfig, BeforeValidator(declare_barriers)] = written(
+        "inject",
+        description="`inject`: this process writes them; `embedded`: the upstream's owner does (`backfill barriers`).",
+    )
+    barrier_topic: Annotated[str, AfterValidator(_topic)] | None = Field(
+        None,
+        description="A topic for the barriers beside the data, to which nothing is written then. It is this service's "
+        "own, and made if it is not there. Left out: in the data for `format: change`, else `<topic>.barriers`. "
+        "`append` has them in the data if it names the topic itself.",
+    )
+    control_topic: Annotated[str, AfterValidator(_topic)] | None = Field(
+        None,
+        description=f"The topic for control requests; `<topic>{CONTROL_SUFFIX}` by default. Each service on one "
+        "upstream needs its own.",
+    )
+    barrier_interval_ms: Annotated[int, duration_within(MIN_BARRIER_INTERVAL_MS, 3_600_000)] = written(
+        "1s",
+        alias="barrier_interval",
+        description="Longest time between two barriers, `100ms` to `1h`. A control request brings one at once, and so "
+        "does a backfill that could read on.",
+    )
+    barriers_keep_ms: Annotated[int | None, BeforeValidator(_barriers_keep_ms)] = written(
+        "30d",
+        alias="barriers_keep",
+        description="How long barriers are kept in topics of their own, as in `30d` or `12h`; `forever`. Older ones "
+        "are deleted behind finished batches, see [barrier topics](operations.md#barrier-topics).",
+    )
+    batch_timeout_ms: Annotated[int, duration_within(30_000, DAY_MS)] = written(
+        "15m",
+        alias="batch_timeout",
+        description="A Spark job that shows no progress for so long (no task that ends, no record that is read) is "
+        "ended and tried again, `30s` to `24h`. How long a batch takes as a whole is not limited.",
+    )
+    lanes: Annotated[int, WrapValidator(_lanes)] = written(
+        None,
+        ge=1,
+        le=1_024,
+        description="Parallelism; divides each job's `output_partitions`, or, with `read: topic`, is no more than them."
+        " May change at a restart. "
+        f"By default the cores of this machine, {MAX_DEFAULT_LANES} at most. With `distribution: upstream` the number "
+        "of the upstream's partitions, the default then, or, once all jobs are complete, one that divides it.",
+    )
+    table: Annotated[TableSchema, PlainValidator(_table)] = Field(
+        description="The upstream table, see below."
+    )
+    start: Annotated[InitialConfig | None, AfterValidator(_initial)] = written(
+        None,
+        alias="initial",
+        description="Where the table starts, see below. Left out: with the topic's first record.",
+    )
+    jobs: Annotated[tuple[JobDefinition, ...], PlainValidator(_jobs)] = written(
+        [], description="Jobs to create; more can be added while the service runs."
+    )
+    on_bad_record: Literal["stop", "park"] = Field(
+        "stop",
+        description="What becomes of a record that breaks its format: `stop` before it, or `park` it in "
+        "`<output>.dead-letters` of every job, without one in `<topic>.dead-letters`, see "
+        "[invalid records](errors.md#invalid-records).",
+    )
+    most: Annotated[LimitsConfig, _EMPTY] = written({}, alias="limits", description="What is taken at most.")
+    http: Annotated[HttpConfig, _EMPTY, _checked_by(check_http)] = written(
+        {}, description="Status page, API and metrics."
+    )
+    spark: Annotated[SparkConfig, _EMPTY, _checked_by(check_spark)] = written(
+        {}, description="Where Spark runs."
+    )
+    registry: Annotated[RegistryConfig, _EMPTY, _checked_by(check_registry), AfterValidator(_registry)] = (
+        written({}, description="How to reach the schema registry.")
+    )
 
     @property
     def upstream(self) -> str:
         """The topic of the data."""
-        return self.topics.data
+        return self.source.topic
+
+    @property
+    def upstream_format(self) -> Format:
+        return self.source.format
+
+    @property
+    def topics(self) -> UpstreamTopics:
+        """The topics on the upstream's side."""
+        return self.source.topics(self.barrier_topic, self.control_topic)
+
+    @property
+    def limits(self) -> Limits:
+        return self.most.limits
+
+    @property
+    def initial(self) -> DeltaStart | None:
+        """The Delta table that the state starts from."""
+        return None if self.start is None else self.start.delta
+
+    @property
+    def initial_postgres(self) -> PostgresStart | None:
+        """The table of PostgreSQL that the state starts from."""
+        return None if self.start is None else self.start.postgres
 
 
 def load(path: Path) -> ServiceConfig:
@@ -94,257 +325,13 @@ def check(declared: Mapping[str, Any], *, path: Path) -> ServiceConfig:
     Raises: ConfigError, as `load`.
     """
     faults = Faults(Code.CONFIG_INVALID)
-    raw = _validated(ConfigFile, declared, faults)
-    table = _table(declared.get("table"), raw, faults)
-    jobs = _jobs(declared.get("jobs"), table, faults)
-    _find_doubles(jobs, faults)
-    upstream_format = topics = None
-    initial, folder = NO_INITIAL, path.resolve().parent
-    kafka, http = KafkaConfig.model_validate({}), HttpConfig.model_validate({})
-    spark, registry = SparkConfig.model_validate({}), RegistryConfig.model_validate({})
-    if raw is not None:
-        http = check_http(raw.http, folder=folder, faults=faults)
-        upstream_format = declare_format(
-            UPSTREAM_FORMATS, raw.upstream, faults, beside=UPSTREAM_KEYS, place="upstream."
-        )
-        _find_misfits(upstream_format, table, jobs, faults)
-        initial = check_initial(raw.initial, table, upstream_format, folder=folder, faults=faults)
-        topics = _topics(raw, upstream_format)
-        _find_same_topics(topics, jobs, faults)
-        kafka = check_kafka(raw.kafka, folder=folder, faults=faults)
-        spark = check_spark(raw.spark, folder=folder, faults=faults)
-        registry = check_registry(raw.registry, folder=folder, faults=faults)
-        _find_no_registry(upstream_format, jobs, registry, faults)
-    lanes = _lanes(raw, table, jobs, faults)
-    if faults or raw is None or table is None or upstream_format is None or topics is None:
-        raise faults.error(where=str(path))
-    return ServiceConfig(
-        kafka=kafka,
-        topics=topics,
-        upstream_format=upstream_format,
-        state=raw.state if "://" in raw.state else str((folder / raw.state).resolve()),
-        rows_folder=raw.rows_folder and str((folder / raw.rows_folder).resolve()),
-        sync_state=raw.sync_state,
-        barriers=BARRIER_KINDS[raw.barriers](kind=raw.barriers),
-        barrier_interval_ms=raw.barrier_interval,
-        barriers_keep_ms=raw.barriers_keep,
-        batch_timeout_ms=raw.batch_timeout,
-        lanes=lanes,
-        table=table,
-        jobs=tuple(jobs),
-        on_bad_record=raw.on_bad_record,
-        limits=raw.limits.limits,
-        http=http,
-        spark=spark,
-        registry=registry,
-        initial=initial.delta,
-        initial_postgres=initial.postgres,
-    )
-
-
-def load_kafka(path: Path | None, bootstrap: str | None) -> KafkaConfig:
-    """A section `kafka` that stands alone in a file, or under this key; `bootstrap` wins over the file's.
-
-    Raises: ConfigError, as `load`.
-    """
-    declared: dict[Any, Any] = {}
-    if path is not None:
-        declared = read_mapping(path, Code.CONFIG_INVALID, expected="the section kafka of a configuration")
-        declared = declared.get("kafka", declared)
-    return _checked_kafka({"kafka": declared}, path, bootstrap)
-
-
-def reach(kafka: KafkaConfig, bootstrap: str | None) -> KafkaConfig:
-    """A checked section with another address, checked again. Raises: ConfigError(CONFIG_INVALID)."""
-    if bootstrap is None or bootstrap == kafka.bootstrap:
-        return kafka
-    return _checked_kafka({"kafka": kafka.model_dump()}, None, bootstrap)
-
-
-def load_registry(given: str) -> RegistryConfig:
-    """A registry by its URL, or by a file with a section `registry` that stands alone there or under this key.
-
-    Raises: ConfigError, as `load`.
-    """
-    declared: dict[Any, Any] = {"url": given}
-    folder, faults = Path(), Faults(Code.CONFIG_INVALID)
-    if not given.startswith(("http:", "https:")):
-        expected = "the section registry of a configuration"
-        declared = read_mapping(Path(given), Code.CONFIG_INVALID, expected=expected)
-        declared, folder = declared.get("registry", declared), Path(given).resolve().parent
-    raw = _validated(_RegistryAlone, {"registry": declared}, faults)
-    if raw is not None:
-        registry = check_registry(raw.registry, folder=folder, faults=faults)
-        if registry.url is None:
-            faults.add("'registry.url' is missing")
-        if not faults:
-            return registry
-    raise faults.error(where="--registry", next_step="correct the address or the file; see --registry")
-
-
-class _RegistryAlone(Model):
-    registry: Annotated[RegistryConfig, BeforeValidator(empty_section)]
-
-
-class _KafkaAlone(Model):
-    kafka: Annotated[KafkaConfig, BeforeValidator(empty_section)]
-
-
-def _checked_kafka(declared: dict[str, Any], path: Path | None, bootstrap: str | None) -> KafkaConfig:
-    faults = Faults(Code.CONFIG_INVALID)
-    if bootstrap is not None and isinstance(declared["kafka"], dict):
-        declared = {"kafka": {**declared["kafka"], "bootstrap": bootstrap}}
-    raw = _validated(_KafkaAlone, declared, faults)
-    if raw is not None:
-        kafka = check_kafka(raw.kafka, folder=path.resolve().parent if path else Path(), faults=faults)
-        if not faults:
-            return kafka
-    where = str(path) if path else "options"
-    raise faults.error(where=where, next_step="correct the file or the option; see --kafka")
-
-
-_AnyModel = TypeVar("_AnyModel", bound=Model)
-
-
-def _validated(model: type[_AnyModel], declared: Mapping[str, Any], faults: Faults) -> _AnyModel | None:
     try:
-        return model.model_validate(dict(declared))
+        config = ServiceConfig.model_validate(dict(declared), context=_Reading(path.resolve().parent, faults))
     except ValidationError as error:
-        for item in error.errors(include_url=False):
-            faults.add(_fault(item))
-        return None
-
-
-def _fault(item: ErrorDetails) -> str:
-    *parents, last = item["loc"]
-    key = ".".join(str(part) for part in item["loc"])
-    match item["type"]:
-        case "extra_forbidden":
-            section = SECTIONS.get(".".join(map(str, parents)), ConfigFile)
-            return f"unknown key {brief(key)}{nearest(str(last), list(section.model_fields))}"
-        case "missing":
-            return f"{key!r} is missing"
-        case "invalid_key":
-            return f"key {brief(last)} is no text"
-        case "value_error":
-            return f"{key}: {item['msg'].removeprefix('Value error, ')}"
-        case _ if last in KAFKA_SECRETS | HTTP_SECRETS | SPARK_SECRETS | REGISTRY_SECRETS | INITIAL_SECRETS:
-            return f"{key}: {item['msg'][0].lower()}{item['msg'][1:]}"
-        case _:
-            return f"{key} is {brief(item['input'])}: {item['msg'][0].lower()}{item['msg'][1:]}"
-
-
-def _table(declared: object, raw: ConfigFile | None, faults: Faults) -> TableSchema | None:
-    if not isinstance(declared, dict):
-        return None  # missing or of another form: the model says so
-    kind = UPSTREAM_FORMATS.get(str(raw.upstream.get("format"))) if raw else None
-    try:
-        return declare(declared, has_key=kind is None or kind().images is not Images.ROWS)
-    except ConfigError as error:
-        faults.merge("table", error)
-        return None
-
-
-def _jobs(declared: object, table: TableSchema | None, faults: Faults) -> list[JobDefinition]:
-    jobs: list[JobDefinition] = []
-    if table is None or not isinstance(declared, list):
-        return jobs
-    for number, item in enumerate(declared):
-        if not isinstance(item, dict):
-            continue
-        try:
-            jobs.append(JobDefinition.declare(item, table))
-        except ConfigError as error:
-            faults.merge(f"jobs.{number}", error)
-    return jobs
-
-
-def _find_misfits(
-    upstream_format: Format | None, table: TableSchema | None, jobs: Sequence[JobDefinition], faults: Faults
-) -> None:
-    if upstream_format is None:
-        return
-    if table is not None and (misfit := upstream_format.misfit_as_upstream(table)):
-        faults.add(f"upstream.{misfit}")
-    for job in jobs:
-        if misfit := job.scan.misfit(upstream_format):
-            faults.add(f"job {job.name}: {misfit}")
-
-
-def _find_no_registry(
-    upstream_format: Format | None, jobs: Sequence[JobDefinition], registry: RegistryConfig, faults: Faults
-) -> None:
-    if registry.url is not None:
-        return
-    if upstream_format is not None and upstream_format.framed:
-        faults.add("'registry.url' is missing, where the schemas of upstream.encoding are")
-    for job in jobs:
-        if job.format.framed:
-            faults.add(f"'registry.url' is missing, where the schemas of job {job.name} are registered")
-
-
-def _find_doubles(jobs: Sequence[JobDefinition], faults: Faults) -> None:
-    for what in ("name", "output"):
-        for value, count in Counter(getattr(job, what) for job in jobs).items():
-            if count > 1:
-                faults.add(f"{count} jobs with {what} {value!r}")
-
-
-def _topics(raw: ConfigFile, upstream_format: Format | None) -> UpstreamTopics:
-    topic = raw.upstream["topic"]
-    barriers = raw.barrier_topic
-    if upstream_format is not None and upstream_format.barriers_are_beside:
-        barriers = barriers or topic + BARRIERS_SUFFIX
-        if barriers == topic and upstream_format.may_hold_barriers:
-            barriers = None  # the topic that they are records of
-    return UpstreamTopics.of(topic, barriers=barriers, control=raw.control_topic)
-
-
-def _find_same_topics(topics: UpstreamTopics, jobs: Sequence[JobDefinition], faults: Faults) -> None:
-    named = [name for name in (topics.data, topics.barriers, topics.control) if name is not None]
-    for topic in sorted({name for name in named if named.count(name) > 1}):
-        faults.add(f"{topic!r} is two of upstream, barrier_topic and control_topic", Code.SAME_TOPIC)
-    for job in jobs:
-        if job.output in topics.all:
-            what = "is the upstream or a topic beside it"
-            faults.add(f"job {job.name}: output {job.output!r} {what}", Code.SAME_TOPIC)
-        _find_taken(job, topics, jobs, faults)
-
-
-def _find_taken(
-    job: JobDefinition, topics: UpstreamTopics, jobs: Sequence[JobDefinition], faults: Faults
-) -> None:
-    """What a job's topics beside its output are taken for."""
-    taken = dict.fromkeys(topics.all, "upstream")
-    for other in jobs:
-        taken[other.output] = f"output of job {other.name}"
-        if other is not job and other.barrier_topic is not None:
-            taken[other.barrier_topic] = f"barrier topic of job {other.name}"
-    for what, topic in {"dead letters": job.dead_letters, "barriers": job.barrier_topic}.items():
-        if topic in taken:
-            faults.add(f"{taken[topic]} {topic!r} is for the {what} of job {job.name}", Code.SAME_TOPIC)
-
-
-def _lanes(
-    raw: ConfigFile | None, table: TableSchema | None, jobs: Sequence[JobDefinition], faults: Faults
-) -> int:
-    if raw is None or table is None:
-        return 1
-    if raw.lanes is None:
-        counted_later = table.by_partition or any(job.scan.reads_upstream for job in jobs)
-        return 0 if counted_later else default_lanes(raw.spark, table, jobs)
-    if table.has_key and not table.by_partition and raw.lanes > table.vnode_count:
-        faults.add(f"{raw.lanes} lanes for a vnode_count of {table.vnode_count}")
-    for job in jobs:
-        if misfit := lanes_misfit(job, raw.lanes):
-            faults.add(f"job {job.name}: {misfit}")
-    return raw.lanes
-
-
-def default_lanes(spark: SparkConfig, table: TableSchema, jobs: Sequence[JobDefinition]) -> int:
-    """More lanes than cores would wait for each other; which cores a cluster has is not known here."""
-    most = MAX_DEFAULT_LANES
-    if spark.master is None:
-        most = min(most, len(os.sched_getaffinity(0)))
-    most = min(most, table.vnode_count)
-    return max(n for n in range(1, most + 1) if all(lanes_misfit(job, n) is None for job in jobs))
+        faults.add_invalid(error, ServiceConfig)
+    else:
+        lanes = lanes_for(config.lanes, config.spark, config.table, config.jobs, faults)
+        config = config.model_copy(update={"lanes": lanes})
+        if not faults:
+            return config
+    raise faults.error(where=str(path))

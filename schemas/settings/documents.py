@@ -1,4 +1,4 @@
-"""Reading what a user wrote in a YAML or JSON file, without trusting it: bounded in size and depth, no objects."""
+"""YAML and JSON files of users, read without trust: bounded in size and depth, no objects."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def read_mapping(path: Path, code: Code, *, expected: str, next_step: str | None
 
 
 def _problem(error: YAMLError) -> str:
-    """What YAML says is wrong, without the values that some of its messages quote."""
+    """The message of YAML, without the values that some of its messages quote."""
     problem = str(getattr(error, "problem", None) or type(error).__name__)
     line = (
         problem.partition(" with value ")[0].splitlines()[0].removeprefix("found ")

@@ -1,4 +1,4 @@
-"""The configuration's section `http`: where the status page, the API and the metrics are, and who may steer.
+"""The configuration's section `http`: the address of status page, API and metrics, and the token for changes.
 
 Loopback needs no token to look, and always one to change something. Any other address needs one for everything but
 the health checks, so the service refuses to listen there without.
@@ -15,13 +15,11 @@ from schemas.faults import Faults
 from schemas.settings.security import OpenKeyFile, Printable, Secret, Section, Security, Variable, is_loopback
 
 _HOST = r"[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\]"
-SECRET_KEYS = frozenset({"token_file", "token_env"})
-"""Their values are never quoted in a message: a user may have written the token itself there."""
 LEAST_TOKEN_CHARACTERS = 16
 
 
 class HttpConfig(Section):
-    """Where to listen, and the token."""
+    """Address and certificate of the page, and its token."""
 
     listen: str | None = Field(
         None,
@@ -30,11 +28,12 @@ class HttpConfig(Section):
     )
     token_file: Printable | None = Field(
         None,
+        repr=False,
         description="File with the token for changes, mode `0600`, 16 characters at least. Without a token, only this "
         "machine is listened to.",
     )
     token_env: Variable | None = Field(
-        None, description="Environment variable with the token, instead of the file."
+        None, repr=False, description="Environment variable with the token, instead of the file."
     )
     certificate_file: Printable | None = Field(
         None,
@@ -59,7 +58,7 @@ class HttpConfig(Section):
 
     @property
     def is_local(self) -> bool:
-        """Whether only this machine can reach it."""
+        """True if only this machine can reach it."""
         return is_loopback(self.host)
 
     @property
@@ -69,7 +68,7 @@ class HttpConfig(Section):
 
     @property
     def token(self) -> Secret | None:
-        return Secret.declared("http.token", self.token_file, self.token_env)
+        return self.secret("http.token")
 
 
 def check_http(declared: HttpConfig, *, folder: Path, faults: Faults) -> HttpConfig:

@@ -1,4 +1,4 @@
-"""The configuration's section `kafka`: where the broker is, and how to come in.
+"""The configuration's section `kafka`: the broker's address, and how clients log in.
 
 The keys are ours, and there are no others: no setting of a Kafka client can be passed through, for some of them
 name code to load or files to read. TLS always checks the broker's certificate and its host name.
@@ -7,12 +7,15 @@ name code to load or files to read. TLS always checks the broker's certificate a
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
+from schemas.errors import Code
 from schemas.faults import Faults
+from schemas.settings.documents import read_mapping
+from schemas.settings.job_keys import MAX_REPLICATION_FACTOR
 from schemas.settings.security import (
-    OAUTH_SECRET_KEYS,
     CaFile,
     CertificateFile,
     Mechanism,
@@ -21,23 +24,19 @@ from schemas.settings.security import (
     PasswordVariable,
     Printable,
     Protocol,
-    Secret,
     Section,
     Security,
     Variable,
     is_loopback,
 )
-from schemas.settings.topic_config import MAX_REPLICATION_FACTOR
 
 _HOST_AND_PORT = r"[A-Za-z0-9._-]+:[0-9]{1,5}|\[[0-9A-Fa-f:.]+\]:[0-9]{1,5}"
 _LOGIN_KEYS = ("sasl_mechanism", "username", "password_file", "password_env", "oauth")
 _TLS_KEYS = ("ca_file", "certificate_file", "key_file", "key_password_file", "key_password_env")
-SECRET_KEYS = OAUTH_SECRET_KEYS | {"password_file", "password_env", "key_password_file", "key_password_env"}
-"""Their values are never quoted in a message: a user may have written the secret itself there."""
 
 
 class KafkaConfig(Section):
-    """How to reach Kafka. `check_kafka` says whether it can be."""
+    """Address and security of Kafka, as written; `check_kafka` finds contradictions."""
 
     bootstrap: str | None = Field(
         None,
@@ -63,10 +62,10 @@ class KafkaConfig(Section):
     certificate_file: CertificateFile = None
     key_file: Printable | None = Field(None, description="PKCS#8 PEM of the certificate's key, mode `0600`.")
     key_password_file: Printable | None = Field(
-        None, description="File with the key's password, mode `0600`."
+        None, repr=False, description="File with the key's password, mode `0600`."
     )
     key_password_env: Variable | None = Field(
-        None, description="Environment variable with the key's password, instead."
+        None, repr=False, description="Environment variable with the key's password, instead."
     )
     replication_factor: int | None = Field(
         None,
@@ -87,20 +86,13 @@ class KafkaConfig(Section):
             protocol=self.security,
             mechanism=(self.sasl_mechanism or by_default) if sasl else None,
             username=self.username,
-            password=self._secret("password"),
+            password=self.secret("kafka.password"),
             oauth=self.oauth.declared("kafka.oauth") if self.oauth else None,
-            ca_file=_path(self.ca_file),
-            certificate_file=_path(self.certificate_file),
-            key_file=_path(self.key_file),
-            key_password=self._secret("key_password"),
+            ca_file=self.file("ca_file"),
+            certificate_file=self.file("certificate_file"),
+            key_file=self.file("key_file"),
+            key_password=self.secret("kafka.key_password"),
         )
-
-    def _secret(self, name: str) -> Secret | None:
-        return Secret.declared(f"kafka.{name}", getattr(self, f"{name}_file"), getattr(self, f"{name}_env"))
-
-
-def _path(declared: str | None) -> Path | None:
-    return None if declared is None else Path(declared)
 
 
 def check_kafka(declared: KafkaConfig, *, folder: Path, faults: Faults) -> KafkaConfig:
@@ -165,7 +157,7 @@ def _one_of(name: str, given: set[str], *, needed: bool) -> list[str]:
 
 
 def _is_loopback(bootstrap: str | None) -> bool:
-    """Whether every address is this machine; the names that a broker advertises are its own affair."""
+    """True if every address is this machine; the names that a broker advertises are not checked."""
     hosts = [
         address.strip().rpartition(":")[0].strip("[]") for address in (bootstrap or "localhost:1").split(",")
     ]
@@ -181,3 +173,39 @@ def _try(security: Security, faults: Faults) -> None:
     key_opens = security.key_password is None or faults.find_by(security.key_password.read)
     if security.encrypted and key_opens:
         faults.find_by(security.tls_context)
+
+
+def load_kafka(path: Path | None, bootstrap: str | None) -> KafkaConfig:
+    """A section `kafka` that stands alone in a file, or under this key; `bootstrap` wins over the file's.
+
+    Raises: ConfigError, as `config.load`.
+    """
+    declared: object = {}
+    if path is not None:
+        file = read_mapping(path, Code.CONFIG_INVALID, expected="the section kafka of a configuration")
+        declared = file.get("kafka", file)
+    return _checked_alone(declared, path, bootstrap)
+
+
+def reach(kafka: KafkaConfig, bootstrap: str | None) -> KafkaConfig:
+    """A checked section with another address, checked again. Raises: ConfigError(CONFIG_INVALID)."""
+    if bootstrap is None or bootstrap == kafka.bootstrap:
+        return kafka
+    return _checked_alone(kafka.model_dump(), None, bootstrap)
+
+
+def _checked_alone(declared: object, path: Path | None, bootstrap: str | None) -> KafkaConfig:
+    faults = Faults(Code.CONFIG_INVALID)
+    keys: Any = {} if declared is None else declared
+    if bootstrap is not None and isinstance(keys, dict):
+        keys = {**keys, "bootstrap": bootstrap}
+    try:
+        raw = KafkaConfig.model_validate(keys)
+    except ValidationError as error:
+        faults.add_invalid(error, KafkaConfig, "kafka.")
+    else:
+        kafka = check_kafka(raw, folder=path.resolve().parent if path else Path(), faults=faults)
+        if not faults:
+            return kafka
+    where = str(path) if path else "options"
+    raise faults.error(where=where, next_step="correct the file or the option; see --kafka")

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from schemas.faults import fields_by_key, section_in
 from schemas.formats.registry import UPSTREAM_FORMATS, format_keys
-from schemas.job import duration_text
-from schemas.settings.file import DAY_MS, SECTIONS, UPSTREAM_KEYS, ConfigFile
+from schemas.settings.config import UPSTREAM_KEYS, ServiceConfig
 from schemas.settings.job_keys import KEYS as JOB_KEYS
 from schemas.settings.limits import size_text
 from schemas.table import KEYS as TABLE_KEYS
@@ -47,20 +47,26 @@ _TITLES = {
 
 def reference() -> str:
     """The page."""
-    own = {name: row for name, row in _rows(ConfigFile).items() if name not in {*SECTIONS, "table", "jobs"}}
+    below = {*_TITLES, "table", "jobs"}
+    own = {name: row for name, row in _rows(ServiceConfig).items() if name not in below}
     parts = [_HEAD, *_section("The service", own)]
     parts += _section("The upstream", {**UPSTREAM_KEYS, **format_keys(UPSTREAM_FORMATS)}, "upstream.")
     parts += _section("The table", TABLE_KEYS, "table.")
     parts += [*_section("Jobs", JOB_KEYS, "jobs[]."), _JOBS_TAIL]
-    for name, model in SECTIONS.items():
+    for name, model in sections().items():
         parts += _section(_TITLES[name], _rows(model), f"{name}.")
     return "".join(parts)
+
+
+def sections() -> dict[str, type[BaseModel]]:
+    """The models of the sections by their keys."""
+    return {name: section_in(ServiceConfig, name.split(".")) for name in _TITLES}
 
 
 def _rows(model: type[BaseModel]) -> Rows:
     return {
         name: ("" if field.is_required() else _default(name, field), str(field.description))
-        for name, field in model.model_fields.items()
+        for name, field in fields_by_key(model).items()
     }
 
 
@@ -68,11 +74,7 @@ def _default(name: str, field: FieldInfo) -> str:
     value = field.get_default()
     if value in (None, [], {}):
         return _NONE.get(name, "none")
-    if name == "barriers_keep":
-        value = f"{value // DAY_MS}d"
-    elif name in ("barrier_interval", "batch_timeout", "long_transaction", "statement_timeout"):
-        value = duration_text(value)
-    elif name.endswith("_bytes"):
+    if name.endswith("_bytes"):
         value = size_text(value)
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 

@@ -1,4 +1,4 @@
-"""The configuration's section `registry`: where the schema registry is, and how to come in.
+"""The configuration's section `registry`: the schema registry's address, and how clients log in.
 
 As with `kafka`, the keys are ours and there are no others, and secrets are named, never written here. TLS always checks
 the registry's certificate and its host name.
@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
+from schemas.errors import Code
 from schemas.faults import Faults
+from schemas.settings.documents import read_mapping
 from schemas.settings.security import (
-    OAUTH_SECRET_KEYS,
     CaFile,
     CertificateFile,
     OAuthConfig,
@@ -32,15 +34,14 @@ from schemas.settings.security import (
 _URL = r"https?://[A-Za-z0-9._:\[\]-]+(/[A-Za-z0-9._~/-]*)?"
 """Without a name and password in it, which would show wherever the URL does."""
 _TLS_KEYS = ("ca_file", "certificate_file", "key_file")
-SECRET_KEYS = OAUTH_SECRET_KEYS | {"url", "password_file", "password_env", "token_file", "token_env"}
-"""Their values are never quoted in a message: a user may have written the secret itself there, or into the URL."""
 
 
 class RegistryConfig(Section):
-    """How to reach the schema registry. `check_registry` says whether it can be."""
+    """Address and security of the schema registry, as written; `check_registry` finds contradictions."""
 
     url: str | None = Field(
         None,
+        repr=False,
         pattern=rf"^{_URL}(,\s*{_URL})*$",
         description="`http(s)://host:port`, with a path where the registry has one; several are tried in turn, "
         "comma-separated. Needed by `encoding: avro-registry`, see [formats](formats.md#avro-with-a-schema-registry).",
@@ -51,10 +52,10 @@ class RegistryConfig(Section):
     password_file: PasswordFile = None
     password_env: PasswordVariable = None
     token_file: Printable | None = Field(
-        None, description="File with a bearer token, mode `0600`; instead of name and password."
+        None, repr=False, description="File with a bearer token, mode `0600`; instead of name and password."
     )
     token_env: Variable | None = Field(
-        None, description="Environment variable with the token, instead of the file."
+        None, repr=False, description="Environment variable with the token, instead of the file."
     )
     oauth: OAuthConfig | None = Field(
         None, description="A token server that gives bearer tokens, in place of one that is fixed, see below."
@@ -66,23 +67,19 @@ class RegistryConfig(Section):
 
     @property
     def password(self) -> Secret | None:
-        return Secret.declared("registry.password", self.password_file, self.password_env)
+        return self.secret("registry.password")
 
     @property
     def token(self) -> Secret | None:
-        return Secret.declared("registry.token", self.token_file, self.token_env)
+        return self.secret("registry.token")
 
     @property
     def tls(self) -> Security:
         """Trust and certificate."""
-        ca, certificate, key = (None if not each else Path(each) for each in map(self._file, _TLS_KEYS))
+        ca, certificate, key = map(self.file, _TLS_KEYS)
         return Security(
             section="registry", protocol="ssl", ca_file=ca, certificate_file=certificate, key_file=key
         )
-
-    def _file(self, key: str) -> str | None:
-        file: str | None = getattr(self, key)
-        return file
 
     @property
     def urls(self) -> list[str]:
@@ -141,3 +138,27 @@ def _try(registry: RegistryConfig, faults: Faults) -> None:
             faults.find_by(secret.read)
     if any(url.startswith("https:") for url in registry.urls):
         faults.find_by(registry.tls.tls_context)
+
+
+def load_registry(given: str) -> RegistryConfig:
+    """A registry by its URL, or by a file with a section `registry` that stands alone there or under this key.
+
+    Raises: ConfigError, as `config.load`.
+    """
+    declared: Any = {"url": given}
+    folder, faults = Path(), Faults(Code.CONFIG_INVALID)
+    if not given.startswith(("http:", "https:")):
+        expected = "the section registry of a configuration"
+        file = read_mapping(Path(given), Code.CONFIG_INVALID, expected=expected)
+        declared, folder = file.get("registry", file), Path(given).resolve().parent
+    try:
+        raw = RegistryConfig.model_validate({} if declared is None else declared)
+    except ValidationError as error:
+        faults.add_invalid(error, RegistryConfig, "registry.")
+    else:
+        registry = check_registry(raw, folder=folder, faults=faults)
+        if registry.url is None:
+            faults.add("'registry.url' is missing")
+        if not faults:
+            return registry
+    raise faults.error(where="--registry", next_step="correct the address or the file; see --registry")

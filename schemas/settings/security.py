@@ -1,4 +1,4 @@
-"""How a client authenticates, and which servers it trusts: protocol, credentials, certificates.
+"""Security of a client: protocol, credentials, and the certificates that it trusts.
 
 A secret is a *reference* (a file, or a variable of the environment) up to the moment a client is made of it. So
 what is defined here may be logged, pickled into a Spark task or kept in a file, and gives nothing away; and a
@@ -30,9 +30,14 @@ PRINTABLE_PATTERN = r"^[^\x00-\x1f\x7f]+$"
 
 Printable = Annotated[str, Field(pattern=PRINTABLE_PATTERN)]
 Variable = Annotated[str, Field(pattern=VARIABLE_PATTERN)]
-PasswordFile = Annotated[Printable | None, Field(description="File with its password, mode `0600`.")]
+# A user may have written a secret where the name of its file or variable belongs, or into a URL. So such keys have
+# `repr=False`: their values are never quoted, see `schemas.faults`.
+PasswordFile = Annotated[
+    Printable | None, Field(repr=False, description="File with its password, mode `0600`.")
+]
 PasswordVariable = Annotated[
-    Variable | None, Field(description="Environment variable with its password, instead of the file.")
+    Variable | None,
+    Field(repr=False, description="Environment variable with its password, instead of the file."),
 ]
 CaFile = Annotated[
     Printable | None, Field(description="PEM of the authorities to believe. None: the system's.")
@@ -46,26 +51,17 @@ OpenKeyFile = Annotated[
 ]
 
 MAX_SECRET_BYTES = 1 << 16
-OAUTH_SECRET_KEYS = frozenset({"token_url", "client_secret_file", "client_secret_env"})
-"""Their values are never quoted in a message: a user may have written the secret itself there, or into the URL."""
 _OTHERS_MAY = 0o077
 _NEEDED_KEY = "a key in PKCS#8 PEM, the only form that both of Kafka's clients read"
 
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """Where a secret is. `key` is the configuration's name for it; either `file` or `variable` is set."""
+    """The location of a secret. `key` is the configuration's name for it; either `file` or `variable` is set."""
 
     key: str
     file: Path | None = None
     variable: str | None = None
-
-    @classmethod
-    def declared(cls, key: str, file: str | None, variable: str | None) -> Secret | None:
-        """From the pair `<key>_file` and `<key>_env` of a configuration; None where neither is given."""
-        if file is not None:
-            return cls(f"{key}_file", file=Path(file))
-        return None if variable is None else cls(f"{key}_env", variable=variable)
 
     def read(self) -> str:
         """The secret itself: one line of text. Pass it on to a client, and to nothing else.
@@ -87,7 +83,7 @@ class Secret:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host, without brackets, is this machine itself. Names other than localhost are not trusted."""
+    """True if a host, without brackets, is this machine itself. Names other than localhost are not trusted."""
     if host == "localhost":
         return True
     try:
@@ -124,7 +120,7 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     def below(self, folder: Path) -> Self:
-        """The same with its files, and those of sections in it, below `folder` where they are relative."""
+        """The section with its files, and those of sections in it, below `folder` where they are relative."""
         absolute: dict[str, Any] = {}
         for key in type(self).model_fields:
             value = getattr(self, key)
@@ -134,19 +130,35 @@ class Section(BaseModel):
                 absolute[key] = str(folder.resolve() / value)
         return self.model_copy(update=absolute)
 
+    def secret(self, key: str) -> Secret | None:
+        """The secret of the pair `<key>_file` and `<key>_env`, as in `kafka.password`; None where neither is given."""
+        name = key.rpartition(".")[2]
+        if (file := self.file(f"{name}_file")) is not None:
+            return Secret(f"{key}_file", file=file)
+        variable = getattr(self, f"{name}_env")
+        return None if variable is None else Secret(f"{key}_env", variable=variable)
+
+    def file(self, name: str) -> Path | None:
+        """The file of a key, None where it is not given."""
+        given: str | None = getattr(self, name)
+        return None if given is None else Path(given)
+
 
 class OAuthConfig(Section):
     """The section `oauth` of `kafka` and `registry`."""
 
     token_url: str = Field(
+        repr=False,
         pattern=r"^https?://[A-Za-z0-9._:\[\]-]+(/[A-Za-z0-9._~/%-]*)?$",
         description="The token endpoint of the OIDC provider; `http` to another machine takes the section's "
         "`allow_plaintext`.",
     )
     client_id: Printable = Field(min_length=1, max_length=255, description="Name of this client there.")
-    client_secret_file: Printable | None = Field(None, description="File with its secret, mode `0600`.")
+    client_secret_file: Printable | None = Field(
+        None, repr=False, description="File with its secret, mode `0600`."
+    )
     client_secret_env: Variable | None = Field(
-        None, description="Environment variable with the secret, instead of the file."
+        None, repr=False, description="Environment variable with the secret, instead of the file."
     )
     scope: Printable | None = Field(None, max_length=1_024, description="What to ask for, space-separated.")
     ca_file: Printable | None = Field(
@@ -155,13 +167,12 @@ class OAuthConfig(Section):
 
     def declared(self, section: str) -> OAuth:
         """The settings for a client; exactly one of file and variable must be given."""
-        secret = Secret.declared(f"{section}.client_secret", self.client_secret_file, self.client_secret_env)
+        secret = self.secret(f"{section}.client_secret")
         assert secret is not None
-        ca_file = None if self.ca_file is None else Path(self.ca_file)
-        return OAuth(self.token_url, self.client_id, secret, self.scope, ca_file, section)
+        return OAuth(self.token_url, self.client_id, secret, self.scope, self.file("ca_file"), section)
 
     def contradictions(self, section: str, *, may_be_plain: bool) -> Iterator[str]:
-        """What can't work or is not safe, as it is written."""
+        """Texts of what can't work or is not safe as written."""
         secrets = [self.client_secret_file, self.client_secret_env]
         if secrets.count(None) != 1:
             which = "neither" if None in secrets else "both"
@@ -195,12 +206,12 @@ class Security:
 
     @property
     def encrypted(self) -> bool:
-        """Whether there is TLS under it."""
+        """True if the connection is TLS."""
         return self.protocol.endswith("ssl")
 
     @property
     def sasl(self) -> bool:
-        """Whether the client logs in by name."""
+        """True if the client logs in by SASL."""
         return self.protocol.startswith("sasl")
 
     def private_key(self) -> str:

@@ -1,4 +1,4 @@
-"""The configuration's section `spark`: where Spark runs, and how its processes know each other.
+"""The configuration's section `spark`: its master, and the security between its processes.
 
 Its settings are those of a cluster; all others are the service's. Secrets come from files or variables, never from the
 settings, which stand on command lines.
@@ -22,10 +22,6 @@ _SPARK_SETTING = re.compile(
 )
 _SPARK_SECRET = re.compile(r"(?i)spark\.(authenticate\.secret|ssl\..*password)$")
 _ARCHIVES = (".tar.gz", ".tgz", ".tar", ".zip")
-SECRET_KEYS = frozenset(
-    {"authenticate_secret_file", "authenticate_secret_env", "ssl_password_file", "ssl_password_env"}
-)
-"""Their values are never quoted in a message."""
 
 
 def _spark_settings(declared: dict[str, str | int | bool]) -> dict[str, str | int | bool]:
@@ -43,7 +39,7 @@ def _spark_settings(declared: dict[str, str | int | bool]) -> dict[str, str | in
 
 
 class SparkConfig(Section):
-    """Where Spark runs."""
+    """Master, memory and settings of Spark."""
 
     master: str | None = Field(
         None, description="Spark master, as in `spark://host:7077`. By default this machine, with every core."
@@ -70,31 +66,28 @@ class SparkConfig(Section):
     )
     authenticate_secret_file: Printable | None = Field(
         None,
+        repr=False,
         description="File with the secret of `spark.authenticate`, mode `0600`; master and workers have the same.",
     )
     authenticate_secret_env: Variable | None = Field(
-        None, description="Environment variable with it, instead of the file."
+        None, repr=False, description="Environment variable with it, instead of the file."
     )
     ssl_password_file: Printable | None = Field(
         None,
+        repr=False,
         description="File with the password of the stores and the key in `spark.ssl.rpc.`, mode `0600`.",
     )
     ssl_password_env: Variable | None = Field(
-        None, description="Environment variable with it, instead of the file."
+        None, repr=False, description="Environment variable with it, instead of the file."
     )
 
     def secrets(self) -> tuple[Secret | None, Secret | None]:
         """The secret of `spark.authenticate`, and the password of `spark.ssl`."""
-        return (
-            Secret.declared(
-                "spark.authenticate_secret", self.authenticate_secret_file, self.authenticate_secret_env
-            ),
-            Secret.declared("spark.ssl_password", self.ssl_password_file, self.ssl_password_env),
-        )
+        return self.secret("spark.authenticate_secret"), self.secret("spark.ssl_password")
 
     @property
     def authenticates(self) -> bool:
-        """Whether driver and executors ask each other for a secret."""
+        """True if driver and executors authenticate each other by a secret."""
         return self.settings.get("spark.authenticate") in (True, "true")
 
 
@@ -108,8 +101,8 @@ def check_spark(declared: SparkConfig, *, folder: Path, faults: Faults) -> Spark
         if secret is not None:
             faults.find_by(secret.read)
     kind = (declared.master or "local").split(":")[0].split("[")[0]
-    for misfit in _misfits_of_executors(resolved, has_executors=kind != "local"):
-        faults.add(misfit)
+    for reason in _incompatible_with_executors(resolved, has_executors=kind != "local"):
+        faults.add(reason)
     if kind in ("spark", "local-cluster") and declared.authenticates and resolved.secrets()[0] is None:
         faults.add(
             "neither 'spark.authenticate_secret_file' nor 'spark.authenticate_secret_env', for spark.authenticate"
@@ -117,7 +110,7 @@ def check_spark(declared: SparkConfig, *, folder: Path, faults: Faults) -> Spark
     return resolved
 
 
-def _misfits_of_executors(spark: SparkConfig, *, has_executors: bool) -> Iterator[str]:
+def _incompatible_with_executors(spark: SparkConfig, *, has_executors: bool) -> Iterator[str]:
     if not has_executors:
         names = [name for name in ("python", "packages_file") if getattr(spark, name) is not None]
         yield from (f"spark.{name} without a spark.master that has executors" for name in names)

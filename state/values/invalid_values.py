@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.codes import Code
+from schemas.errors import Code
 from schemas.table import Column
 from schemas.types import FIRST_DAY, FIRST_US, LAST_DAY, LAST_US, TypeName
 

@@ -1,25 +1,28 @@
-"""`backfill`: which sub-commands there are, and what an error looks like.
+"""`backfill`: its sub-commands, and the form of an error.
 
-A sub-command is the function `command` in the module of its name, in one of `ROOMS`, or one of `jobs.commands`, written
-for typer: its annotations are the arguments, its docstring the help. Modules are imported when their command is run,
-so `backfill --help` never waits for Spark.
+A sub-command is the function `command` in the module of its name, here or in one of `ROOMS`, or one of `_FUNCTIONS`,
+written for typer: its annotations are the arguments, or groups of them; its docstring is the help. Modules are imported
+when their command is run, so `backfill --help` never waits for Spark.
 
 Every error is one line on standard error: a code, what was found, what was expected, what to do next.
 Exit statuses: 0 success, those of `schemas.errors` for errors foreseen there, 70 for one that was not
-foresaw (its trace goes to a file), 128 + n for a signal n.
+foreseen (its trace goes to a file), 128 + n for a signal n.
 """
 
 from __future__ import annotations
 
+import inspect
 import os
 import signal
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import fields, is_dataclass
+from functools import wraps
 from importlib import import_module
 from importlib.metadata import version
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -56,11 +59,18 @@ COMMANDS = {
 ROOMS = {
     "streaming.cli.jobs": ("plan", "status"),
     "streaming.cli.doctor": ("doctor",),
-    "streaming.cli.shell": ("completion",),
     "streaming.cli.topics": ("inspect", "barriers", "produce", "consume", "verify", "kafka"),
 }
-"""Where commands are that are not beside this module."""
-_OF_JOBS = {name: name for name in ("create", "pause", "resume", "throttle", "drop")} | {"list": "list_jobs"}
+"""Packages of commands that are not beside this module."""
+_FUNCTIONS = {
+    **{
+        name: ("streaming.cli.jobs.commands", name)
+        for name in ("create", "pause", "resume", "throttle", "drop")
+    },
+    "list": ("streaming.cli.jobs.commands", "list_jobs"),
+    "rebuild": ("streaming.cli.run", "rebuild"),
+}
+"""Module and function of commands that share a module."""
 
 
 class LazyGroup(TyperGroup):
@@ -84,16 +94,38 @@ def load(name: str) -> Any:
     Its help is plain: frames and columns of their own left a third of 80 columns to the text, and cut long options off.
     """
     single = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-    function = _OF_JOBS.get(name)
-    single.command(name)(getattr(import_module(_module_of(name)), function or "command"))
+    room = next((room for room, names in ROOMS.items() if name in names), "streaming.cli")
+    module, function = _FUNCTIONS.get(name, (f"{room}.{name}", "command"))
+    single.command(name)(with_groups(getattr(import_module(module), function)))
     return typer.main.get_command(single)
 
 
-def _module_of(name: str) -> str:
-    if name in _OF_JOBS:
-        return "streaming.cli.jobs.commands"
-    room = next((room for room, names in ROOMS.items() if name in names), "streaming.cli")
-    return f"{room}.{name}"
+def with_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """The command as typer takes it: a parameter that is a group of options becomes an option for each of its fields.
+
+    A group is a dataclass whose fields are annotated as a command's parameters are, and have defaults.
+    """
+    hints = get_type_hints(command, include_extras=True)
+    groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+    parameters = list[inspect.Parameter]()
+    for name, parameter in inspect.signature(command).parameters.items():
+        group = groups.get(name)
+        kinds = {name: hints[name]} if group is None else get_type_hints(group, include_extras=True)
+        parameters.extend(
+            inspect.Parameter(
+                each.name, parameter.KEYWORD_ONLY, default=each.default, annotation=kinds[each.name]
+            )
+            for each in ((parameter,) if group is None else fields(group))
+        )
+
+    @wraps(command)
+    def called(**given: Any) -> None:
+        for name, group in groups.items():
+            given[name] = group(**{each.name: given.pop(each.name) for each in fields(group)})
+        command(**given)
+
+    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return called
 
 
 app = typer.Typer(

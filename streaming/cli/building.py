@@ -1,4 +1,4 @@
-"""What a replica starts with on its way into it: a bar on a terminal, elsewhere a log line every few seconds."""
+"""Progress of building a replica: a bar on a terminal, elsewhere a log line every few seconds."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Which configuration a command is about, by the same rule for every command.
+"""Options that commands share, and the configuration that a command is about.
 
-`-c FILE`, or the file alone where a command has no other use for a word; else the variable `BACKFILL_CONFIG`; else
-`config.yaml` in the working folder.
+A configuration is named by `-c FILE`, or by the file alone where a command has no other use for a word; else by the
+variable `BACKFILL_CONFIG`; else it is `config.yaml` in the working folder.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def optional_config(option: Path | None, word: str | None = None) -> Path | None
 
 
 def required_config(option: Path | None, word: str | None = None) -> Path:
-    """As `optional_config`. Raises: ConfigError(CONFIG_INVALID) where there is none, too."""
+    """The configuration of `optional_config`. Raises: ConfigError, USAGE for two of them, CONFIG_INVALID for none."""
     found = optional_config(option, word)
     if found is None:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""`backfill demo`: everything on this machine, watched, and judged at its end."""
+"""`backfill demo`: everything on this machine, shown while it runs, and verified at its end."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def _broken(outcome: DemoOutcome) -> LawViolation:
 
 
 def _program() -> str:
-    """How this user starts `backfill`."""
+    """The command by which this user starts `backfill`."""
     started = Path(sys.argv[0]).absolute()
     if shutil.which("backfill") or not started.is_file():
         return "backfill"

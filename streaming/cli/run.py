@@ -1,8 +1,9 @@
-"""`backfill run`: the service."""
+"""`backfill run` and `rebuild`: the service, and the service after its state was lost."""
 
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,66 +18,67 @@ from streaming.runtime.signals import EndBySignal
 if TYPE_CHECKING:
     from streaming.protocol.report import BatchReport
 
-ExitOption = Annotated[bool, typer.Option(help="Exit with 0 once every known job is complete.")]
-SkipOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="Leave an upstream record out if it is at fault: PARTITION@OFFSET, as an error named it. "
-        "May be repeated."
-    ),
-]
-ResetOption = Annotated[
-    bool,
-    typer.Option(
-        "--accept-log-reset",
-        help="Let a database's log begin anew at lower positions (LOG_WENT_BACK), once in each partition.",
-    ),
-]
-LogOption = Annotated[
-    bool | None,
-    typer.Option("--log-json/--log-text", help="Form of the log lines; default: JSON unless on a terminal."),
-]
-
 log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """Options of a service that is started."""
+
+    exit_when_complete: Annotated[
+        bool, typer.Option(help="Exit with 0 once every known job is complete.")
+    ] = False
+    skip_record: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Leave an upstream record out if it is invalid: PARTITION@OFFSET, as an error named it. "
+            "May be repeated."
+        ),
+    ] = None
+    accept_log_reset: Annotated[
+        bool,
+        typer.Option(
+            "--accept-log-reset",
+            help="Let a database's log begin anew at lower positions (LOG_WENT_BACK), once in each partition.",
+        ),
+    ] = False
+    log_json: Annotated[
+        bool | None,
+        typer.Option(
+            "--log-json/--log-text", help="Form of the log lines; default: JSON unless on a terminal."
+        ),
+    ] = None
 
 
 def command(
     file: ConfigArgument = None,
     config: ConfigOption = None,
-    exit_when_complete: ExitOption = False,
-    skip_record: SkipOption = None,
+    *,
+    options: RunOptions,
     take_over: Annotated[
         bool, typer.Option("--take-over", help="Take the state back from the instance that took it over.")
     ] = False,
-    accept_log_reset: ResetOption = False,
-    log_json: LogOption = None,
 ) -> None:
     """Keep the replica and run the jobs, until SIGTERM or Ctrl-C.
 
     It goes on where it was, after a stop as after a crash. Another instance that has the state is taken over from; that
     one, started again by its supervisor, waits until this one is gone.
     """
-    serve(
-        required_config(config, file),
-        exit_when_complete=exit_when_complete,
-        skip_record=skip_record,
-        take_over=take_over,
-        accept_log_reset=accept_log_reset,
-        log_json=log_json,
-    )
+    _serve(required_config(config, file), options, take_over=take_over)
 
 
-def serve(
-    file: Path,
-    *,
-    exit_when_complete: bool,
-    skip_record: list[str] | None,
-    take_over: bool,
-    accept_log_reset: bool,
-    log_json: bool | None,
-    rebuild: bool = False,
-) -> None:
-    """Run the service of a configuration until it ends. `rebuild`: its state is lost, and made anew first."""
+def rebuild(file: ConfigArgument = None, config: ConfigOption = None, *, options: RunOptions) -> None:
+    """Make a lost state anew, and go on as `run` does.
+
+    The upstream is read from its first record, positions are taken from the outputs, and nothing is sent twice. `state`
+    is an empty folder then. After a crash give the command again; once it has said state_was_brought_forward, `run`
+    will do.
+    """
+    _serve(required_config(config, file), options, rebuilds=True)
+
+
+def _serve(file: Path, options: RunOptions, *, take_over: bool = False, rebuilds: bool = False) -> None:
+    """Run the service of a configuration until it ends. `rebuilds`: its state is lost, and made anew first."""
     with EndBySignal() as signals:
         # Imports take a second or two, and the signal may come in it.
         from schemas.settings.config import load
@@ -85,8 +87,8 @@ def serve(
         from streaming.cli.building import BuildBar
         from streaming.service.bootstrap import hosted_service
 
-        logs.configure(as_json=log_json)
-        settings, skipped = load(file), places(skip_record)
+        logs.configure(as_json=options.log_json)
+        settings, skipped = load(file), places(options.skip_record)
         token = read_token(settings.http)
 
         def on_serving() -> None:
@@ -109,11 +111,11 @@ def serve(
                 on_part=bar,
                 on_copied=bar.copied,
                 on_serving=on_serving,
-                exit_when_complete=exit_when_complete,
-                rebuild=rebuild,
+                exit_when_complete=options.exit_when_complete,
+                rebuild=rebuilds,
                 skip_records=skipped,
                 take_over=take_over,
-                accept_log_reset=accept_log_reset,
+                accept_log_reset=options.accept_log_reset,
             ) as service,
         ):
             from streaming.observe.traces import traced

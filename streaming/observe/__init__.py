@@ -1,1 +1,1 @@
-"""What can be seen of a running service: the panel (state in memory), metrics, the HTTP API and its page."""
+"""Observation of a running service: status in memory, metrics, traces, the HTTP API and its page."""

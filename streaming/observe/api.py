@@ -33,8 +33,8 @@ from schemas.records import Add, Drop, Mutation, Pause, Resume, Throttle
 from schemas.table import TableSchema
 from streaming.observe.metrics import Metrics
 from streaming.observe.middleware import ApiAuth, Bounded, NotAllowed, not_allowed, problem
-from streaming.observe.models import JobPlan, Point, Problem, ReadingStatus, Status, Taken, VnodeStatus
-from streaming.observe.status_cache import StatusCache, shown_reading
+from streaming.observe.models import JobEstimate, Point, Problem, ReadingStatus, Status, Taken, VnodeStatus
+from streaming.observe.status_cache import StatusCache
 
 if TYPE_CHECKING:
     from streaming.service.initial.reading import DatabaseReading
@@ -68,8 +68,8 @@ _REFUSALS: dict[int | str, dict[str, Any]] = {
 
 Requests = Callable[[Mutation], str]
 """Checks a mutation, sends it and returns the request's id. Raises: BackfillError."""
-Plans = Callable[[JobDefinition], JobPlan]
-"""What a job will cost. Raises: BackfillError for one that can't be created."""
+Plans = Callable[[JobDefinition], JobEstimate]
+"""Estimates a job. Raises: BackfillError for one that can't be created."""
 
 JobName = Annotated[str, Path(description="Name of a job.", max_length=63, pattern=r"^[a-z0-9][a-z0-9-]*$")]
 
@@ -138,10 +138,10 @@ def build(
     app.add_exception_handler(BackfillError, _problem)
     app.add_exception_handler(RequestValidationError, _not_as_described)
     app.add_exception_handler(HTTPException, _not_here)
-    app.include_router(_machines(cache, metrics, door))
-    app.include_router(_looking(cache, door))
-    app.include_router(_steering(requests, plans, table, door))
-    app.include_router(_pacing(cache, door))
+    app.include_router(_machine_routes(cache, metrics, door))
+    app.include_router(_status_routes(cache, door))
+    app.include_router(_job_routes(requests, plans, table, door))
+    app.include_router(_pace_routes(cache, door))
     _serve_page(app)
     return app
 
@@ -179,7 +179,7 @@ def _usage(status: int, found: str, headers: Mapping[str, str] | None = None) ->
     )
 
 
-def _machines(cache: StatusCache, metrics: Metrics, door: ApiAuth) -> APIRouter:
+def _machine_routes(cache: StatusCache, metrics: Metrics, door: ApiAuth) -> APIRouter:
     router = APIRouter(tags=["machines"])
 
     @router.get("/healthz", response_class=PlainTextResponse)
@@ -207,7 +207,7 @@ def _machines(cache: StatusCache, metrics: Metrics, door: ApiAuth) -> APIRouter:
     return router
 
 
-def _looking(cache: StatusCache, door: ApiAuth) -> APIRouter:
+def _status_routes(cache: StatusCache, door: ApiAuth) -> APIRouter:
     refusals: dict[int | str, dict[str, Any]] = {number: _REFUSALS[number] for number in (401, 404, 422)}
     router = APIRouter(
         prefix="/api/v1", tags=["looking"], dependencies=[Depends(door.require_read)], responses=refusals
@@ -225,7 +225,7 @@ def _looking(cache: StatusCache, door: ApiAuth) -> APIRouter:
 
     @router.get("/jobs/{job}/vnodes")
     def vnodes(job: JobName) -> list[VnodeStatus]:
-        """How far each vnode of a job is."""
+        """The progress of each vnode of a job."""
         found = cache.vnodes(job)
         if found is None:
             raise unknown_job(job)
@@ -239,7 +239,7 @@ def unknown_job(job: str) -> ConfigError:
     return ConfigError(Code.JOB_UNKNOWN, found=f"no job {job}")
 
 
-def _steering(requests: Requests, plans: Plans, table: TableSchema, door: ApiAuth) -> APIRouter:
+def _job_routes(requests: Requests, plans: Plans, table: TableSchema, door: ApiAuth) -> APIRouter:
     router = APIRouter(
         prefix="/api/v1/jobs",
         tags=["steering"],
@@ -255,8 +255,8 @@ def _steering(requests: Requests, plans: Plans, table: TableSchema, door: ApiAut
         return Taken(wanted=requests(Add(definition.to_json())))
 
     @router.post("/plan")
-    def plan(job: NewJob) -> JobPlan:
-        """What it would read, send and take; nothing is started or changed."""
+    def plan(job: NewJob) -> JobEstimate:
+        """Estimate what it would read, send and take; nothing is started or changed."""
         return plans(JobDefinition.declare(job.model_dump(exclude_none=True), table))
 
     @router.delete("/{job}", status_code=202)
@@ -282,7 +282,7 @@ def _steering(requests: Requests, plans: Plans, table: TableSchema, door: ApiAut
     return router
 
 
-def _pacing(cache: StatusCache, door: ApiAuth) -> APIRouter:
+def _pace_routes(cache: StatusCache, door: ApiAuth) -> APIRouter:
     router = APIRouter(
         prefix="/api/v1/initial",
         tags=["steering"],
@@ -295,7 +295,7 @@ def _pacing(cache: StatusCache, door: ApiAuth) -> APIRouter:
         if reads is None or not reads.is_on:
             raise ConfigError(Code.INITIAL_NOT_READ, found="no table that is read from its database")
         change(reads)
-        return shown_reading(reads.status())
+        return ReadingStatus.model_validate(reads.status())
 
     @router.post("/pause")
     def pause() -> ReadingStatus:

@@ -1,4 +1,4 @@
-"""The API's control requests: what is impossible is refused here, the rest is sent to the control topic."""
+"""The API's control requests: impossible ones are refused, the rest is sent to the control topic."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streaming.control.client import refuse, send_request
 from streaming.control.cost import estimate, of_records
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import watermarks
-from streaming.observe.models import JobPlan
+from streaming.observe.models import JobEstimate
 from streaming.observe.status_cache import StatusCache
 from streaming.registry.outputs import OutputSchemas
 from streaming.sink.protocol import SinkOf
@@ -44,8 +44,8 @@ class ControlApi:
                 self.schemas.register(job)
         return send_request(self.kafka, self.control_topic, mutation)
 
-    def plan(self, job: JobDefinition) -> JobPlan:
-        """What a job will cost. Reads a sample of the replica, for a second or so. Raises: as for its creation."""
+    def plan(self, job: JobDefinition) -> JobEstimate:
+        """Estimate a job. Reads a sample of the replica, for a second or so. Raises: as for its creation."""
         mutation = Add(job.to_json())
         self._refuse(mutation)
         job = self._addable(mutation)
@@ -53,7 +53,7 @@ class ControlApi:
             cost = of_records(watermarks(self.kafka, self.upstream))
         else:
             cost = estimate(self.storage, self.table, job)
-        return JobPlan(
+        return JobEstimate(
             rows=cost.rows,
             kept_share=cost.kept_share,
             output_rows=cost.output_rows,

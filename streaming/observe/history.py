@@ -41,7 +41,7 @@ class Span:
         )
 
     def point(self) -> Point:
-        """As it is shown."""
+        """The rates of the span."""
         return Point(
             at=self.at,
             latency_s=self.latency_s,

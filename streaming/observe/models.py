@@ -1,4 +1,4 @@
-"""What the API says, as types: FastAPI makes the OpenAPI description of them, and the page reads them.
+"""Types of the API's answers: FastAPI makes the OpenAPI description of them, and the page reads them.
 
 Instants are Unix seconds, rates per second; `None` is "not known (yet)".
 """
@@ -13,11 +13,13 @@ from streaming.core.forecast import Phase
 from streaming.core.health import Condition
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True)
+class ApiModel(BaseModel):
+    """A part of an answer; made of a value that has attributes of its fields' names by `model_validate`."""
+
+    model_config = ConfigDict(frozen=True, from_attributes=True)
 
 
-class JobStatus(_Model):
+class JobStatus(ApiModel):
     """One job."""
 
     name: str
@@ -48,7 +50,7 @@ class JobStatus(_Model):
     barrier_topic: str | None = Field(description="Topic of the output's barriers; null: they are in it.")
 
 
-class PartitionStatus(_Model):
+class PartitionStatus(ApiModel):
     """One partition of the upstream."""
 
     partition: int
@@ -71,8 +73,8 @@ class PartitionStatus(_Model):
     )
 
 
-class SourceStatus(_Model):
-    """What the service reads, beside the topic's name: as it is configured."""
+class SourceStatus(ApiModel):
+    """The source of the service beside the topic's name, as configured."""
 
     form: str = Field(description="Format and encoding of the upstream, as in `debezium json`.")
     barriers: str = Field(description="Who writes them: `inject`, this service; `embedded`, others.")
@@ -84,8 +86,8 @@ class SourceStatus(_Model):
     )
 
 
-class MaintenanceStatus(_Model):
-    """How one kind of work beside the batches goes."""
+class MaintenanceStatus(ApiModel):
+    """One kind of work beside the batches."""
 
     work: str = Field(description="`compaction`, `merge of log files`, `cleaning` or `deletion of barriers`.")
     running_s: float | None = Field(description="For how long it has been under way; null if it is not.")
@@ -95,7 +97,7 @@ class MaintenanceStatus(_Model):
     next_step: str = Field(description="What to look at when it fails.")
 
 
-class FieldsStatus(_Model):
+class FieldsStatus(ApiModel):
     """The fields of the upstream's newest rows, a few of which are looked at every few seconds."""
 
     rows: int = Field(description="That were looked at since the start.")
@@ -107,8 +109,8 @@ class FieldsStatus(_Model):
     more: bool = Field(description="Whether there are further names that are no column's.")
 
 
-class DiskStatus(_Model):
-    """What the state takes. Where it is a folder: blocks of the disk, measured once a minute at most.
+class DiskStatus(ApiModel):
+    """Disk that the state takes. Where it is a folder: blocks of the disk, measured once a minute at most.
 
     In an object store nothing is listed: base and log as their tables name them, and the rest is null.
     """
@@ -137,7 +139,7 @@ class DiskStatus(_Model):
     )
 
 
-class Reason(_Model):
+class Reason(ApiModel):
     """Why a service is in its condition: an error as on the command line."""
 
     code: str
@@ -147,8 +149,8 @@ class Reason(_Model):
     next_step: str
 
 
-class CopyStatus(_Model):
-    """How far the table is copied that the replica starts from."""
+class CopyingStatus(ApiModel):
+    """Progress of copying the table that the replica starts from."""
 
     copied: int = Field(description="Rows.")
     sorted: int = Field(
@@ -157,28 +159,30 @@ class CopyStatus(_Model):
     of: int | None = Field(description="Rows of the table; null where it does not say.")
 
 
-class ReadingStatus(_Model):
-    """How far the table is read from its database that the replica starts from."""
+class ReadingStatus(ApiModel):
+    """Progress of reading, from its database, the table that the replica starts from."""
 
     rows: int = Field(description="Rows that were read.")
     of: int = Field(description="Rows of the table, as the database estimates them.")
     waiting_rows: int = Field(
         description="Of the rows that were read, those that wait until their changes have all come."
     )
-    seconds_left: float | None = Field(description="For the rows that were not read.")
+    seconds_left: float | None = Field(
+        validation_alias="left_s", description="For the rows that were not read."
+    )
     paused: bool
     rate_limit: int | None = Field(description="Rows per second of all readers; null for no limit.")
     trouble: str | None = Field(description="What it waits for, if that is out of the ordinary.")
 
 
-class Latency(_Model):
+class LatencyStatus(ApiModel):
     """From a barrier's injection to its being readable in the outputs, over the last minute."""
 
     p50_s: float | None
     p99_s: float | None
 
 
-class Status(_Model):
+class Status(ApiModel):
     """The service, its jobs and its upstream, as of now."""
 
     version: str
@@ -202,7 +206,7 @@ class Status(_Model):
         "partitions, before the first batch."
     )
     replica_rows: int
-    initial: CopyStatus | None = Field(description="Null but for a start that copies a table.")
+    initial: CopyingStatus | None = Field(description="Null but for a start that copies a table.")
     reading: ReadingStatus | None = Field(
         description="Null but for a start that reads a table of a database."
     )
@@ -214,8 +218,8 @@ class Status(_Model):
         description="Empty while the service starts, or waits for trouble to pass."
     )
     disk: DiskStatus | None = Field(description="Null until it is measured.")
-    parked: int = Field(description="Records at fault that were parked since the start.")
-    latency: Latency
+    parked: int = Field(description="Invalid records that were parked since the start.")
+    latency: LatencyStatus
     jobs: list[JobStatus]
     partitions: list[PartitionStatus]
     can_steer: bool = Field(
@@ -223,7 +227,7 @@ class Status(_Model):
     )
 
 
-class VnodeStatus(_Model):
+class VnodeStatus(ApiModel):
     """One vnode of a job, or with `read: topic` one partition."""
 
     vnode: int
@@ -233,8 +237,8 @@ class VnodeStatus(_Model):
     rows_read: int
 
 
-class Point(_Model):
-    """What went on from the point before until `at`: the batches of a second, or of ten where it is long ago."""
+class Point(ApiModel):
+    """Rates and times from the point before until `at`: the batches of a second, or of ten where it is long ago."""
 
     at: float
     latency_s: float | None = Field(description="The longest, from a barrier's injection to the outputs.")
@@ -246,7 +250,7 @@ class Point(_Model):
     sent_per_s: dict[str, float] = Field(description="Records into its output by job, likewise.")
 
 
-class Problem(_Model):
+class Problem(ApiModel):
     """An error: as on the command line."""
 
     code: str
@@ -255,8 +259,8 @@ class Problem(_Model):
     next_step: str
 
 
-class JobPlan(_Model):
-    """What a job would read, send and take, as `backfill plan` says; nothing is started or changed."""
+class JobEstimate(ApiModel):
+    """Estimate of what a job would read, send and take, as by `backfill plan`; nothing is started or changed."""
 
     rows: int = Field(
         description="Rows that it reads; with `read: topic` offsets, some of which hold no record."
@@ -272,7 +276,7 @@ class JobPlan(_Model):
     form: str = Field(description="Format and encoding of the output, as in `debezium json`.")
 
 
-class Taken(_Model):
+class Taken(ApiModel):
     """A control request that is in the topic; it takes effect at the end of the batch that holds its barrier."""
 
     wanted: str

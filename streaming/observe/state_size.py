@@ -1,4 +1,4 @@
-"""How much disk the state takes, for people to look at: measured by a thread of its own, on demand."""
+"""Disk that the state takes, for people: measured by a thread of its own, on demand."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from state.initial.chunks import CHUNKS_PATH
@@ -31,16 +31,16 @@ _BLOCK_BYTES = 512
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    at_s: float
-    parts: dict[str, int | None]
-    free: int | None
-    size: int | None
-    rows_free: int | None
+    at_s: float = 0.0
+    parts: Mapping[str, int | None] = field(default_factory=dict)
+    free: int | None = None
+    size: int | None = None
+    rows_free: int | None = None
 
     @property
     def rows_low(self) -> bool:
-        """Whether the rows by key are likely to outgrow their disk."""
-        taken = self.parts["rows"]
+        """True if the rows by key are likely to outgrow their disk."""
+        taken = self.parts.get("rows")
         if taken is None or self.rows_free is None:
             return False
         return self.rows_free < max(taken // _ROWS_SHARE, LEAST_ROWS_FREE_BYTES)
@@ -59,34 +59,33 @@ class StateSize:
         self._lock = threading.Lock()
         self._due_s: float | None = None
         self._thread: threading.Thread | None = None
-        self._measured: _Measured | None = None
+        self._measured = _Measured()
 
     def look(self, files: ReplicaFiles | None) -> DiskStatus | None:
-        """What was measured last; a new measurement is begun, not waited for, where one is due.
+        """The last measurement; a new one is begun, not waited for, where it is due.
 
         `files` are the replica's as the tables name them. None where nothing is known yet.
         """
         base = sum(file.size for each in files.base.values() for file in each) if files else 0
         log = sum(file.size for file in files.log) if files else 0
         self._begin()
-        found = self._measured
-        if self._storage.is_store:
-            return _in_a_store(base, log, found) if files else None
-        if found is None or found.free is None:
+        found, in_store = self._measured, self._storage.is_store
+        if files is None if in_store else found.free is None:
             return None
         return DiskStatus(
-            age_s=self._clock() - found.at_s,
-            base_bytes=found.parts["base"] or 0,
-            log_bytes=found.parts["log"] or 0,
-            journal_bytes=found.parts["journal"],
-            progress_bytes=found.parts["progress"],
-            initial_bytes=found.parts["initial"],
-            rows_bytes=found.parts["rows"],
+            age_s=None if in_store else self._clock() - found.at_s,
+            base_bytes=base if in_store else found.parts["base"] or 0,
+            log_bytes=log if in_store else found.parts["log"] or 0,
+            journal_bytes=found.parts.get("journal"),
+            progress_bytes=found.parts.get("progress"),
+            initial_bytes=found.parts.get("initial"),
+            # Rows by key are on this machine in any case.
+            rows_bytes=found.parts.get("rows"),
             rows_free_bytes=found.rows_free,
             free_bytes=found.free,
             disk_bytes=found.size,
             # Files that a compaction has replaced stay for an hour.
-            is_low=found.free < max(base + log, LEAST_FREE_BYTES),
+            is_low=found.free is not None and found.free < max(base + log, LEAST_FREE_BYTES),
             rows_low=found.rows_low,
         )
 
@@ -118,7 +117,7 @@ class StateSize:
 
 
 def taken_bytes(folder: Path) -> int | None:
-    """What the files below a folder take on the disk; None if it is not there. What is deleted meanwhile may count.
+    """Bytes that the files below a folder take on the disk; None without the folder. Files deleted meanwhile may count.
 
     Blocks, not lengths: rows by key are in files of a terabyte with holes.
     """
@@ -133,7 +132,7 @@ def taken_bytes(folder: Path) -> int | None:
 
 
 def _folders(root: Path) -> dict[str, Path]:
-    """What a state has, by the names of `DiskStatus`."""
+    """Folders of a state by the names of `DiskStatus`."""
     return {
         "base": root / BASE_PATH,
         "log": root / LOG_PATH,
@@ -141,21 +140,3 @@ def _folders(root: Path) -> dict[str, Path]:
         "progress": root / PROGRESS_PATH,
         "initial": (root / CHUNKS_PATH).parent,
     }
-
-
-def _in_a_store(base: int, log: int, found: _Measured | None) -> DiskStatus:
-    """`found` has the rows by key, which are on this machine all the same."""
-    return DiskStatus(
-        age_s=None,
-        base_bytes=base,
-        log_bytes=log,
-        journal_bytes=None,
-        progress_bytes=None,
-        initial_bytes=None,
-        rows_bytes=None if found is None else found.parts["rows"],
-        rows_free_bytes=None if found is None else found.rows_free,
-        free_bytes=None,
-        disk_bytes=None,
-        is_low=False,
-        rows_low=found is not None and found.rows_low,
-    )

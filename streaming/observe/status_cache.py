@@ -10,30 +10,27 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Literal
+from typing import Literal, TypeVar
 
 from schemas.epoch import unix_ms_from_epoch
-from schemas.errors import BackfillError
-from schemas.formats.names.lost import FieldsSeen
 from schemas.job import JobDefinition
 from schemas.records import Barrier
-from state.initial.progress import CopyProgress
 from state.replica import ReplicaFiles
 from state.values.plan import JobState
 from state.values.progress import Completed, InProgress, Progress
-from streaming.compaction.turns import Maintenance
 from streaming.control.state_view import JobView
 from streaming.core.clocks import Age
 from streaming.core.forecast import Forecast, RateEstimators
 from streaming.observe.history import History, Span
 from streaming.observe.models import (
-    CopyStatus,
+    ApiModel,
+    CopyingStatus,
     DiskStatus,
     FieldsStatus,
     JobStatus,
-    Latency,
+    LatencyStatus,
     MaintenanceStatus,
     PartitionStatus,
     Point,
@@ -46,11 +43,9 @@ from streaming.observe.models import (
 from streaming.protocol.report import BatchReport
 from streaming.service.vitals import Vitals
 
-if TYPE_CHECKING:
-    from streaming.service.initial.reading import TableStatus
-
 _VERSION = version("arrangement-backfill")
 _LATENCY_WINDOW_S = 60.0
+_Part = TypeVar("_Part", bound=ApiModel)
 
 
 @dataclass
@@ -136,7 +131,7 @@ class StatusCache:
         )
 
     def status(self) -> Status:
-        """As of now."""
+        """The status as of now."""
         health = self.vitals.health()
         with self._lock:
             report, files = self._report, self._report.files if self._report else None
@@ -146,14 +141,14 @@ class StatusCache:
                 version=_VERSION,
                 condition=health.condition,
                 ready=health.ready,
-                reason=_reason(health.reason),
+                reason=_shown(Reason, health.reason),
                 batch_age_s=self.vitals.idle_s(),
                 late_s=self.vitals.late_s,
                 upstream=self.upstream,
                 source=self.source.model_copy(update={"start": self.vitals.start or self.source.start}),
                 table=self.table,
                 columns=list(self.columns),
-                fields=_fields(self.vitals.fields),
+                fields=FieldsStatus.model_validate(self.vitals.fields),
                 owner=self.owner,
                 started=self.started,
                 barrier=epoch,
@@ -161,11 +156,11 @@ class StatusCache:
                 lanes=report.plan.lanes if report else 0,
                 vnode_count=self.vnode_count,
                 replica_rows=files.base_rows if files else 0,
-                initial=_initial(self.vitals.copy),
-                reading=None if (read := self.vitals.reading()) is None else shown_reading(read),
+                initial=_shown(CopyingStatus, self.vitals.copy),
+                reading=_shown(ReadingStatus, self.vitals.reading()),
                 log_rows=files.log_rows if files else 0,
                 compaction_age_s=_compaction_age_s(epoch, files, barrier_age_s),
-                maintenance=[_maintenance(each) for each in self.vitals.maintenance()],
+                maintenance=[MaintenanceStatus.model_validate(each) for each in self.vitals.maintenance()],
                 disk=self.disk(files),
                 parked=self._parked,
                 latency=self._latency(),
@@ -227,11 +222,13 @@ class StatusCache:
             barrier_topic=definition.barrier_topic,
         )
 
-    def _latency(self) -> Latency:
+    def _latency(self) -> LatencyStatus:
         seen = sorted(latency for _, latency in self._latencies)
         if not seen:
-            return Latency(p50_s=None, p99_s=None)
-        return Latency(p50_s=seen[len(seen) // 2], p99_s=seen[min(len(seen) - 1, len(seen) * 99 // 100)])
+            return LatencyStatus(p50_s=None, p99_s=None)
+        return LatencyStatus(
+            p50_s=seen[len(seen) // 2], p99_s=seen[min(len(seen) - 1, len(seen) * 99 // 100)]
+        )
 
     def partitions(self) -> int:
         """Of the upstream; 0 before the first batch."""
@@ -278,43 +275,12 @@ def _kind(job: JobDefinition) -> Literal["arrangement", "no-shuffle", "source"]:
     return "source" if job.scan.reads_upstream else "no-shuffle" if job.is_coupled else "arrangement"
 
 
-def _fields(seen: FieldsSeen) -> FieldsStatus:
-    return FieldsStatus(
-        rows=seen.rows,
-        lost=list(seen.lost),
-        never=list(seen.never),
-        undeclared=list(seen.undeclared),
-        more=seen.more,
-    )
-
-
 def _compaction_age_s(epoch: int, files: ReplicaFiles | None, barrier_age_s: float | None) -> float | None:
-    """As far as the base is behind the last barrier, and that behind now."""
+    """The time that the base is behind the last barrier, and that behind now."""
     if files is None or barrier_age_s is None or not files.compacted_epoch:
         return None
     return (unix_ms_from_epoch(epoch) - unix_ms_from_epoch(files.compacted_epoch)) / 1_000 + barrier_age_s
 
 
-def _maintenance(each: Maintenance) -> MaintenanceStatus:
-    return MaintenanceStatus(**asdict(each))
-
-
-def _initial(copy: CopyProgress | None) -> CopyStatus | None:
-    return CopyStatus(copied=copy.copied, sorted=copy.sorted, of=copy.of) if copy else None
-
-
-def shown_reading(read: TableStatus) -> ReadingStatus:
-    """As it is shown."""
-    return ReadingStatus(
-        rows=read.rows,
-        of=read.of,
-        waiting_rows=read.waiting_rows,
-        seconds_left=read.left_s,
-        paused=read.paused,
-        rate_limit=read.rate_limit,
-        trouble=read.trouble,
-    )
-
-
-def _reason(problem: BackfillError | None) -> Reason | None:
-    return Reason(code=problem.code, **problem.texts) if problem else None
+def _shown(model: type[_Part], value: object) -> _Part | None:
+    return None if value is None else model.model_validate(value)

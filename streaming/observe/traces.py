@@ -31,13 +31,13 @@ _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT
 _PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 _SPOKEN = "http/protobuf"
 _LAST_SPANS_S, _GIVING_UP_S = 3.0, 1.0
-"""What the last spans may take at the end, of the 30 s in which a service has to be gone."""
+"""Limits for sending the last spans, of the 30 s in which a service has to end."""
 
 
 def is_wanted(environment: Mapping[str, str]) -> bool:
-    """Whether spans are to be sent: an endpoint is named, or `OTEL_TRACES_EXPORTER` is `otlp`.
+    """True if spans are to be sent: an endpoint is named, or `OTEL_TRACES_EXPORTER` is `otlp`.
 
-    Raises: ConfigError(CONFIG_INVALID) for an exporter or a protocol that there is not.
+    Raises: ConfigError(CONFIG_INVALID) for an unknown exporter or an unsupported protocol.
     """
     exporter = environment.get("OTEL_TRACES_EXPORTER", "").strip()
     if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true" or exporter == "none":
@@ -68,7 +68,7 @@ def _refusal(variable: str, found: str, expected: str) -> ConfigError:
 def traced(service: Service) -> Iterator[None]:
     """Have a service's batches and troubles traced while the block runs, if the environment says so.
 
-    Enter it last, so that a batch's span ends when the batch did. The last spans are sent at the end, within 3 s.
+    The last spans are sent at the end, within 3 s.
 
     Raises: ConfigError as `is_wanted`; EnvironmentProblem(DEPENDENCY_MISMATCH) where the packages are missing.
     """
@@ -76,18 +76,7 @@ def traced(service: Service) -> Iterator[None]:
         yield
         return
     provider, exporter = _exporting(service)
-    spans = Spans(provider.get_tracer("arrangement-backfill"))
-    inner_batch, inner_trouble = service.on_batch, service.on_trouble
-
-    def on_batch(report: BatchReport) -> None:
-        spans.batch(report, end_ns=time.time_ns())
-        inner_batch(report)
-
-    def on_trouble(problem: BackfillError) -> None:
-        spans.trouble(problem)
-        inner_trouble(problem)
-
-    service.on_batch, service.on_trouble = on_batch, on_trouble
+    service.observers += (Spans(provider.get_tracer("arrangement-backfill")),)
     log.info("traces")
     warnings = _WarnOnce()
     logging.getLogger("opentelemetry").addHandler(warnings)
@@ -155,13 +144,14 @@ class Spans:
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
 
-    def batch(self, report: BatchReport, *, end_ns: int) -> None:
-        """One span, and below it one a step, in order and without a gap; `end_ns` is when the batch was done.
+    def batch(self, report: BatchReport) -> None:
+        """One span that ends now, and below it one a step, in order and without a gap.
 
         A step that was carried out in several goes is one span at the place of the first.
         """
         from opentelemetry.trace import set_span_in_context
 
+        end_ns = time.time_ns()
         steps = [(step, round(took_ms * 1_000_000)) for step, took_ms in report.step_ms.items()]
         at_ns = end_ns - sum(took_ns for _, took_ns in steps)
         span = self._tracer.start_span("batch", start_time=at_ns, attributes=_attributes(report))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import structlog
 
@@ -19,6 +20,18 @@ from streaming.service.service import Service
 from streaming.sink.kinds import Sinks, SinkSetup
 
 log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class _Observed:
+    cache: StatusCache
+    metrics: Metrics
+
+    def batch(self, report: BatchReport) -> None:
+        self.metrics.note(report, self.cache.note(report))
+
+    def trouble(self, problem: BackfillError) -> None:
+        self.metrics.interrupted(problem.code)
 
 
 @contextmanager
@@ -44,16 +57,7 @@ def observed(service: Service, token: str | None) -> Iterator[str | None]:
     )
     cache.newest = lambda: service.barriers.newest() if service.barriers else []
     cache.disk = StateSize(Storage(config.state), lambda: service.vitals.rows_folder).look
-    inner = service.on_batch
-
-    def on_batch(report: BatchReport) -> None:
-        metrics.note(report, cache.note(report))
-        inner(report)
-
-    def on_trouble(problem: BackfillError) -> None:
-        metrics.interrupted(problem.code)
-
-    service.on_batch, service.on_trouble = on_batch, on_trouble
+    service.observers += (_Observed(cache, metrics),)
     if http.listen is None:
         yield None
         return
@@ -85,7 +89,7 @@ def observed(service: Service, token: str | None) -> Iterator[str | None]:
 
 
 def source_of(config: ServiceConfig) -> SourceStatus:
-    """What a service reads, as it is configured; without an address or a secret in it."""
+    """The source of a service as configured, without an address or a secret in it."""
     start = None
     if config.initial is not None:
         start = f"version {config.initial.version} of a Delta table"

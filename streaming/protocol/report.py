@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
-from schemas.errors import Code
+from schemas.errors import BackfillError, Code
 from state.replica import ReplicaFiles
 from state.values.plan import BatchPlan
 from state.values.progress import Progress
@@ -122,3 +122,13 @@ def _added(parts: Sequence[Mapping[str, _Number]]) -> dict[str, _Number]:
         for name, value in part.items():
             total[name] = total[name] + value if name in total else value
     return total
+
+
+class Observer(Protocol):
+    """Gets what a service does, from the thread of its stream. It must be quick, and raise nothing."""
+
+    def batch(self, report: BatchReport) -> None:
+        """Take a batch that is done into account."""
+
+    def trouble(self, problem: BackfillError) -> None:
+        """Take into account what interrupted the service, if that may pass."""

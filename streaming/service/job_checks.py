@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from schemas.errors import Code, ConfigError
 from schemas.job import JobDefinition
 from schemas.kinds.lanes import lanes_misfit
-from schemas.settings.config import ServiceConfig, default_lanes
+from schemas.settings.config import ServiceConfig
+from schemas.settings.consistency import default_lanes
 from state.values.progress import Progress, is_complete
 
 

@@ -50,8 +50,8 @@ from streaming.lane.before.folder import rows_root
 from streaming.protocol.batches import Batches, OnPart
 from streaming.protocol.lanes.attempts import transactional_id
 from streaming.protocol.lanes.redelivery import LogResets
-from streaming.protocol.micro_batches import MicroBatches, Stream, stream_ended
-from streaming.protocol.report import BatchReport
+from streaming.protocol.micro_batches import MicroBatches, stream_ended
+from streaming.protocol.report import BatchReport, Observer
 from streaming.registry.book import AskedSchemas
 from streaming.registry.client import Registry
 from streaming.runtime import failpoints
@@ -89,9 +89,10 @@ class Service:
     `on_batch` is called after each batch from the stream's thread, and must be quick. `on_serving` is called by the
     thread of `run` when start-up is over, again after trouble that passed: from then on an exception in that thread
     would leave a batch half done, and `stop` is the way to end. `on_part` is called after each part of a long interval,
-    `on_copied` after parts of the table that the state starts from. `on_trouble` gets transient errors that interrupt
-    it. `take_over`: also from a successor that lives (`streaming.service.presence`). `accept_log_reset`: once for each
-    log and partition. `spark` waits for the session.
+    `on_copied` after parts of the table that the state starts from. `on_trouble` gets what interrupted it, if that may
+    pass. `observers` get reports and troubles before that. `take_over`: from a successor that lives, too
+    (`streaming.service.presence`). `accept_log_reset`: once for each log and partition. `spark` waits for the session;
+    what comes before a start needs it is done meanwhile.
     """
 
     config: ServiceConfig
@@ -100,6 +101,7 @@ class Service:
     on_batch: OnBatch = lambda report: None
     on_serving: Callable[[], None] = lambda: None
     on_trouble: Callable[[BackfillError], None] = lambda problem: None
+    observers: tuple[Observer, ...] = field(default=(), kw_only=True)
     on_part: OnPart = lambda plan: None
     on_copied: OnCopied = lambda progress: None
     exit_when_complete: bool = False
@@ -159,6 +161,8 @@ class Service:
                     if not (restart_policy.may_pass(problem) and is_alive(self.spark())):
                         raise
                     self.vitals.interrupted(problem)
+                    for observer in self.observers:
+                        observer.trouble(problem)
                     self.on_trouble(problem)
                     if not restart_policy.wait(problem):
                         return
@@ -328,6 +332,8 @@ class Service:
         self.vitals.batch_done()
         for mutation in report.outcome.reports:
             log.info("mutation", epoch=mutation.epoch, what=mutation.text, refused=mutation.refused)
+        for observer in self.observers:
+            observer.batch(report)
         self.on_batch(report)
         if report.outcome.stop or (self.exit_when_complete and self._all_complete(batches)):
             self._stop.set()

@@ -18,8 +18,8 @@ from schemas.formats.outputs.lengths import record_bytes, topic_bytes
 from schemas.job import JobDefinition
 from schemas.kinds.full_barriers import barrier_topic_bytes
 from schemas.records import Barrier
+from schemas.settings.job_keys import BARRIER_TOPIC, RETENTION_KEYS, is_finite
 from schemas.settings.limits import KAFKA_MESSAGE_BYTES, Limits
-from schemas.settings.topic_config import BARRIER_TOPIC, RETENTION_KEYS, is_finite
 from schemas.table import Column
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader

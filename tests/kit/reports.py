@@ -13,7 +13,7 @@ from state.replica import BaseFile, ReplicaFiles
 from state.values.plan import AlignedBarrier, BatchPlan, JobState, ReplicaVersion
 from state.values.progress import Progress
 from streaming.core.jobs import JobsOutcome
-from streaming.observe.models import JobPlan, SourceStatus
+from streaming.observe.models import JobEstimate, SourceStatus
 from streaming.protocol.report import BatchReport
 
 TABLE = declare(
@@ -78,6 +78,6 @@ def report(
     )
 
 
-def no_plan(_: JobDefinition) -> JobPlan:
+def no_plan(_: JobDefinition) -> JobEstimate:
     """For an API that is not asked what a job will cost."""
     raise AssertionError("a plan was asked for")

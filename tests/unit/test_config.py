@@ -319,9 +319,9 @@ def test_yaml_words_are_not_taken_for_something_else(tmp_path: Path) -> None:
 
 
 def test_every_key_says_what_it_is_for() -> None:
-    from schemas.settings.file import ConfigFile
+    from schemas.settings.config import ServiceConfig
     from schemas.settings.kafka import KafkaConfig
     from schemas.settings.spark import SparkConfig
 
-    for model in (ConfigFile, KafkaConfig, SparkConfig):
+    for model in (ServiceConfig, KafkaConfig, SparkConfig):
         assert all(field.description for field in model.model_fields.values())

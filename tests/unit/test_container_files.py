@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ruamel.yaml import YAML
 
-from schemas.job import parse_duration
+from schemas.settings.limits import parse_duration
 from streaming.runtime.java.jars import spark_home
 
 ROOT = Path(__file__).parents[2]

@@ -12,15 +12,14 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from schemas.advice.page import with_table
-from schemas.codes import Code
-from schemas.error_table import TABLE
+from schemas.error_table import TABLE, with_table
+from schemas.errors import Code
+from schemas.faults import fields_by_key
 from schemas.formats.registry import UPSTREAM_FORMATS, format_keys
-from schemas.settings.config import check
+from schemas.settings.config import UPSTREAM_KEYS, ServiceConfig, check
 from schemas.settings.config import load as load_config
-from schemas.settings.file import SECTIONS, UPSTREAM_KEYS, ConfigFile
 from schemas.settings.job_keys import KEYS as JOB_KEYS
-from schemas.settings.reference import reference
+from schemas.settings.reference import reference, sections
 from schemas.table import KEYS as TABLE_KEYS
 from streaming.cli.app import load as load_command
 from streaming.observe.metrics import Metrics
@@ -99,10 +98,10 @@ def test_every_target_of_make_that_is_named_is_there() -> None:
 
 def test_the_reference_of_the_configuration_is_as_the_models_write_it() -> None:
     assert (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8") == reference()
-    keys = {f"{section}.{key}" for section, model in SECTIONS.items() for key in model.model_fields}
+    keys = {f"{section}.{key}" for section, model in sections().items() for key in fields_by_key(model)}
     keys |= {f"jobs[].{key}" for key in JOB_KEYS} | {f"table.{key}" for key in TABLE_KEYS}
     keys |= {f"upstream.{key}" for key in (*UPSTREAM_KEYS, *format_keys(UPSTREAM_FORMATS))}
-    keys |= ConfigFile.model_fields.keys() - {*SECTIONS, "table", "jobs"}
+    keys |= fields_by_key(ServiceConfig).keys() - {*sections(), "table", "jobs"}
     assert first_column(reference()) == keys
 
 

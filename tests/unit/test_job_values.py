@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.job import duration_text, parse_duration
+from schemas.settings.limits import duration_text, parse_duration
 from schemas.topics import is_topic_name
 
 

@@ -10,7 +10,8 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 
 from schemas.errors import Code, ConfigError
-from schemas.settings.config import load, load_kafka, reach
+from schemas.settings.config import load
+from schemas.settings.kafka import load_kafka, reach
 from schemas.settings.security import MAX_SECRET_BYTES, Secret
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.security import for_java, for_librdkafka, jaas_quoted

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from schemas.errors import Code, ConfigError
-from schemas.kinds.columns import nearest
+from schemas.faults import nearest
 from schemas.table import Column, TableSchema
 
 LEAST_ROWS = 2

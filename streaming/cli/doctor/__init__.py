@@ -1,1 +1,1 @@
-"""`backfill doctor`: what a service needs of its surroundings, looked at before it runs or while it does."""
+"""`backfill doctor`: checks of what a service needs of its surroundings, before it runs or while it does."""

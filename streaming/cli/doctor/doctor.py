@@ -15,10 +15,15 @@ from schemas.errors import ConfigError, EnvironmentProblem
 from schemas.settings.config import ServiceConfig, load
 from streaming.cli.configuration import ConfigArgument, ConfigOption, JsonOption, required_config
 from streaming.cli.doctor import machine
-from streaming.cli.doctor.findings import Finding, Verdict, topic_needs, worst
+from streaming.cli.doctor.findings import Diagnosis, Grade, topic_needs, worst
 
 _WAIT_S = 5.0
-_STYLES = {Verdict.OK: "green", Verdict.WARNING: "yellow", Verdict.UNKNOWN: "yellow", Verdict.FAILED: "red"}
+_STYLES = {
+    Grade.OK: "green",
+    Grade.WARNING: "yellow",
+    Grade.UNKNOWN: "yellow",
+    Grade.FAILED: "red",
+}
 
 
 def command(
@@ -34,24 +39,24 @@ def command(
     """
     findings = []
     console = Console(highlight=False)
-    for finding in _looked_at(required_config(config, file)):
+    for finding in _diagnoses(required_config(config, file)):
         findings.append(finding)
         if not as_json:
             _show(console, finding)
     verdict = worst(findings)
     if as_json:
         typer.echo(json.dumps({"verdict": verdict, "findings": [asdict(each) for each in findings]}))
-    if verdict is Verdict.FAILED:
+    if verdict is Grade.FAILED:
         raise typer.Exit(EnvironmentProblem.exit_status)
 
 
-def _looked_at(path: Path) -> Iterator[Finding]:
+def _diagnoses(path: Path) -> Iterator[Diagnosis]:
     try:
         config = load(path)
     except ConfigError as error:
-        yield Finding.of("configuration", error)
+        yield Diagnosis.of("configuration", error)
         return
-    yield Finding.ok("configuration", str(path))
+    yield Diagnosis.ok("configuration", str(path))
     yield machine.java()
     yield machine.jars()
     yield machine.state(config)
@@ -62,10 +67,10 @@ def _looked_at(path: Path) -> Iterator[Finding]:
     if config.initial_postgres is not None:
         from streaming.cli.doctor import postgres
 
-        yield from postgres.looked_at(config, config.initial_postgres)
+        yield from postgres.diagnoses(config, config.initial_postgres)
 
 
-def _kafka(config: ServiceConfig) -> Iterator[Finding]:
+def _kafka(config: ServiceConfig) -> Iterator[Diagnosis]:
     # Here, as the machine's lines are there before the client's library is.
     from streaming.cli.doctor import kafka
     from streaming.kafka.clients import KafkaSettings
@@ -74,17 +79,15 @@ def _kafka(config: ServiceConfig) -> Iterator[Finding]:
         yield kafka.UNASKED
         return
     settings = replace(KafkaSettings.of(config.kafka), wait_s=_WAIT_S)
-    findings = list[Finding]()
-    for finding in kafka.looked_at(settings, topic_needs(config)):
+    findings = list[Diagnosis]()
+    for finding in kafka.diagnoses(settings, topic_needs(config)):
         findings.append(finding)
         yield finding
-    if worst(findings) is not Verdict.FAILED:
-        from streaming.cli.doctor import first_rows
-
-        yield from first_rows.looked_at(config, settings)
+    if worst(findings) is not Grade.FAILED:
+        yield from kafka.of_first_rows(config, settings)
 
 
-def _show(console: Console, finding: Finding) -> None:
+def _show(console: Console, finding: Diagnosis) -> None:
     verdict = f"[{_STYLES[finding.verdict]}]{finding.verdict:<7}[/]"
     console.print(f"{verdict} {escape(f'{finding.subject}: {finding.found}')}", soft_wrap=True)
     if finding.next_step is not None:

@@ -1,8 +1,8 @@
-"""What a look at one thing found, and the rights that a configuration needs. Pure."""
+"""Results of checks, and the rights that a configuration needs. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -11,8 +11,8 @@ from schemas.settings.config import ServiceConfig
 from schemas.topics import DEAD_LETTERS_SUFFIX
 
 
-class Verdict(StrEnum):
-    """`WARNING`: the service runs, and something may come of it; `UNKNOWN`: it could not be looked at."""
+class Grade(StrEnum):
+    """`WARNING`: the service runs, and something may come of it; `UNKNOWN`: it could not be checked."""
 
     OK = "ok"
     WARNING = "warning"
@@ -21,24 +21,33 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """One line: what was looked at, what was found, and what to do if it is not in order."""
+class Diagnosis:
+    """One line: the subject of a check, its result, and the next step if it is not in order."""
 
     subject: str
-    verdict: Verdict
+    verdict: Grade
     found: str
     next_step: str | None = None
 
     @classmethod
-    def ok(cls, subject: str, found: str) -> Finding:
+    def ok(cls, subject: str, found: str) -> Diagnosis:
         """It is in order."""
-        return cls(subject, Verdict.OK, found)
+        return cls(subject, Grade.OK, found)
 
     @classmethod
-    def of(cls, subject: str, error: BackfillError) -> Finding:
+    def of(cls, subject: str, error: BackfillError) -> Diagnosis:
         """An error as it would end the service."""
-        place = f" at {error.where}" if error.where else ""
-        return cls(subject, Verdict.FAILED, f"{error.code}{place}: {error.found}", error.next_step)
+        at = f" at {error.where}" if error.where else ""
+        return cls(subject, Grade.FAILED, f"{error.code}{at}: {error.found}", error.next_step)
+
+    @classmethod
+    def by(cls, subject: str, check: Callable[[], object], found: str | None = None) -> Diagnosis:
+        """The result of a check that raises BackfillError; `found` is by default the text of what it returns."""
+        try:
+            result = check()
+        except BackfillError as error:
+            return cls.of(subject, error)
+        return cls.ok(subject, str(result) if found is None else found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +89,8 @@ def topic_needs(config: ServiceConfig) -> tuple[TopicNeed, ...]:
     return tuple(needs)
 
 
-def worst(findings: Iterable[Finding]) -> Verdict:
-    """What all of them amount to."""
-    order = (Verdict.FAILED, Verdict.UNKNOWN, Verdict.WARNING)
+def worst(findings: Iterable[Diagnosis]) -> Grade:
+    """The worst grade among them."""
+    order = (Grade.FAILED, Grade.UNKNOWN, Grade.WARNING)
     verdicts = {finding.verdict for finding in findings}
-    return next((verdict for verdict in order if verdict in verdicts), Verdict.OK)
+    return next((verdict for verdict in order if verdict in verdicts), Grade.OK)

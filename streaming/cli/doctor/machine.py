@@ -1,4 +1,4 @@
-"""What can be seen on this machine: Java, jars, the state and the space for it, the registry's answer."""
+"""Checks of this machine: Java, jars, the state and the space for it, the registry's answer."""
 
 from __future__ import annotations
 
@@ -8,24 +8,20 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from schemas.errors import BackfillError
 from schemas.settings.config import ServiceConfig
-from streaming.cli.doctor.findings import Finding, Verdict
+from streaming.cli.doctor.findings import Diagnosis, Grade
 
 _LEAST_BYTES, _ENOUGH_BYTES = 256 * 1024**2, 5 * 1024**3
 
 
-def java() -> Finding:
+def java() -> Diagnosis:
     """The program that Spark will run on."""
     from streaming.runtime.java import home
 
-    try:
-        return Finding.ok("java", str(home.java()))
-    except BackfillError as error:
-        return Finding.of("java", error)
+    return Diagnosis.by("java", home.java)
 
 
-def jars() -> Finding:
+def jars() -> Diagnosis:
     """Spark's: all there, with the listed bytes, or to be fetched at the first start."""
     from streaming.runtime.java.jars import JarSet, ensure, listed
     from streaming.runtime.paths import jar_cache
@@ -34,38 +30,37 @@ def jars() -> Finding:
     absent = sum(not (cache / jar.file_name).exists() for jar in wanted)
     if absent:
         found = f"{absent} of {len(wanted)} are not in {cache} yet"
-        return Finding("jars", Verdict.WARNING, found, "backfill prepare, or let the first start fetch them")
-    try:
-        ensure(JarSet.SPARK)
-    except BackfillError as error:
-        return Finding.of("jars", error)
-    return Finding.ok("jars", f"{len(wanted)} in {cache}, as listed")
+        return Diagnosis("jars", Grade.WARNING, found, "backfill prepare, or let the first start fetch them")
+    return Diagnosis.by("jars", lambda: ensure(JarSet.SPARK), f"{len(wanted)} in {cache}, as listed")
 
 
-def state(config: ServiceConfig) -> Finding:
-    """Whether it can be written, without making it."""
+def state(config: ServiceConfig) -> Diagnosis:
+    """Check that it can be written, without making it."""
     if "://" in config.state:
         return _store(config.state)
     folder = Path(config.state)
     above = _existing(folder)
     if not folder.exists():
         if above.is_dir() and os.access(above, os.W_OK | os.X_OK):
-            return Finding.ok("state", f"{folder}, made at the first start")
-        return Finding(
-            "state", Verdict.FAILED, f"{above} can't be written", "give this user the right, or name another"
+            return Diagnosis.ok("state", f"{folder}, made at the first start")
+        return Diagnosis(
+            "state",
+            Grade.FAILED,
+            f"{above} can't be written",
+            "give this user the right, or name another",
         )
     try:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
         found = f"{folder} can't be written ({error.strerror})"
-        return Finding(
-            "state", Verdict.FAILED, found, "give the folder to this user, or name another as state"
+        return Diagnosis(
+            "state", Grade.FAILED, found, "give the folder to this user, or name another as state"
         )
-    return Finding.ok("state", str(folder))
+    return Diagnosis.ok("state", str(folder))
 
 
-def _store(uri: str) -> Finding:
+def _store(uri: str) -> Diagnosis:
     from state.storage import Storage
 
     try:
@@ -73,11 +68,11 @@ def _store(uri: str) -> Finding:
     except (OSError, ValueError) as error:
         # Its message may quote credentials of the URI.
         found = f"a store that does not answer ({type(error).__name__})"
-        return Finding("state", Verdict.FAILED, found, "look at the address, the credentials and the network")
-    return Finding.ok("state", "the store answers" + ("" if seen else "; made at the first start"))
+        return Diagnosis("state", Grade.FAILED, found, "look at the address, the credentials and the network")
+    return Diagnosis.ok("state", "the store answers" + ("" if seen else "; made at the first start"))
 
 
-def disks(config: ServiceConfig) -> Iterator[Finding]:
+def disks(config: ServiceConfig) -> Iterator[Diagnosis]:
     """Space for the state, where it is a folder, and for what Spark sorts on a disk."""
     folders = {"temporary files": Path(tempfile.gettempdir())}
     if "://" not in config.state:
@@ -88,25 +83,21 @@ def disks(config: ServiceConfig) -> Iterator[Finding]:
         free = shutil.disk_usage(folder).free
         found = f"{free / 1024**3:,.1f} GiB free in {folder}, for {what}"
         if free >= _ENOUGH_BYTES:
-            yield Finding.ok("disk", found)
+            yield Diagnosis.ok("disk", found)
         else:
-            verdict = Verdict.FAILED if free < _LEAST_BYTES else Verdict.WARNING
+            verdict = Grade.FAILED if free < _LEAST_BYTES else Grade.WARNING
             way = {"state": "state", "rows by key": "rows_folder"}.get(what, "TMPDIR")
-            yield Finding("disk", verdict, found, f"make room, or name a folder on another disk as {way}")
+            yield Diagnosis("disk", verdict, found, f"make room, or name a folder on another disk as {way}")
 
 
 def _existing(folder: Path) -> Path:
     return next(each for each in (folder, *folder.parents) if each.exists())
 
 
-def registry(config: ServiceConfig) -> Finding | None:
-    """Whether it answers and lets this user in; None where none is configured."""
+def registry(config: ServiceConfig) -> Diagnosis | None:
+    """Check that it answers and lets this user in; None where none is configured."""
     if config.registry.url is None:
         return None
     from streaming.registry.client import Registry
 
-    try:
-        Registry(config.registry).schema(1)
-    except BackfillError as error:
-        return Finding.of("registry", error)
-    return Finding.ok("registry", "answers")
+    return Diagnosis.by("registry", lambda: Registry(config.registry).schema(1), "answers")

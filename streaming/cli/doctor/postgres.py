@@ -1,15 +1,15 @@
-"""What PostgreSQL says of the table that a state starts from: server, table, rights, key, slot and events."""
+"""Checks of the table of PostgreSQL that a state starts from: server, table, rights, key, slot and events."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from schemas.errors import BackfillError, Code
 from schemas.formats.debezium import DebeziumFormat
 from schemas.kinds.postgres import PostgresStart
 from schemas.settings.config import ServiceConfig
 from state.storage import Storage
-from streaming.cli.doctor.findings import Finding, Verdict
+from streaming.cli.doctor.findings import Diagnosis, Grade
 from streaming.postgres.catalog import FoundTable, Server, Slot, server_of, slot_of, table_of
 from streaming.postgres.checks import (
     Declared,
@@ -31,13 +31,13 @@ _SUBJECT = "postgres"
 _IDENTITIES = {"d": "DEFAULT", "f": "FULL", "i": "USING INDEX", "n": "NOTHING"}
 
 
-def looked_at(config: ServiceConfig, start: PostgresStart) -> Iterator[Finding]:
-    """Each in a line of its own; the server alone where it can't be reached, or is none that can be read from."""
+def diagnoses(config: ServiceConfig, start: PostgresStart) -> Iterator[Diagnosis]:
+    """A line for each check; the server alone where it can't be reached or read from."""
     connector = None
     try:
         connector = None if start.connector_url is None else connector_at(start.connector_url)
     except BackfillError as error:
-        yield Finding.of("connector", error)
+        yield Diagnosis.of("connector", error)
     declared = declared_of(start, config.table, debezium_of(config), connector)
     try:
         session = Session.open(access_of(start))
@@ -48,16 +48,16 @@ def looked_at(config: ServiceConfig, start: PostgresStart) -> Iterator[Finding]:
         finally:
             session.close()
     except Gone as gone:
-        yield Finding.of(_SUBJECT, gone.problem())
+        yield Diagnosis.of(_SUBJECT, gone.problem())
     except BackfillError as error:
-        yield Finding.of(_SUBJECT, error)
+        yield Diagnosis.of(_SUBJECT, error)
 
 
 def _connector(
     session: Session, connector: Connector, declared: Declared, upstream: DebeziumFormat
-) -> Finding:
+) -> Diagnosis:
     said = f"running, with {len(connector.states)} tasks and the settings that are needed"
-    return _judged(
+    return Diagnosis.by(
         "connector",
         lambda: check_connector(connector, expected_of(session, declared, upstream)),
         said,
@@ -68,35 +68,35 @@ def _has_begun(config: ServiceConfig) -> bool:
     return Storage(str(config.state)).exists("journal")
 
 
-def _findings(session: Session, declared: Declared, *, has_begun: bool) -> Iterator[Finding]:
+def _findings(session: Session, declared: Declared, *, has_begun: bool) -> Iterator[Diagnosis]:
     server = server_of(session)
     check_server(server)
-    yield Finding.ok(_SUBJECT, f"version {server.version // 10_000}, database {server.database}, a primary")
+    yield Diagnosis.ok(_SUBJECT, f"version {server.version // 10_000}, database {server.database}, a primary")
     slot = slot_of(session, declared.slot)
     yield _slot(declared, slot, server, has_begun)
     yield from _table(declared, table_of(session, declared.name), server, slot)
 
 
-def _slot(declared: Declared, slot: Slot | None, server: Server, has_begun: bool) -> Finding:
+def _slot(declared: Declared, slot: Slot | None, server: Server, has_begun: bool) -> Diagnosis:
     subject = f"slot {declared.slot}"
     try:
         slot = check_slot(slot, server, must_stream=False)
         check_slot(slot, server, must_stream=True)
     except BackfillError as error:
-        finding = Finding.of(subject, error)
+        finding = Diagnosis.of(subject, error)
         # A state that has begun waits for its connector, which a new one refuses to begin without.
         waits = has_begun and error.code is Code.POSTGRES_NOT_STREAMING
-        verdict = Verdict.WARNING if waits else Verdict.FAILED
+        verdict = Grade.WARNING if waits else Grade.FAILED
         kept = "" if slot is None else f", {_kept(slot)}"
-        return Finding(subject, verdict, f"{finding.found}{kept}", finding.next_step)
+        return Diagnosis(subject, verdict, f"{finding.found}{kept}", finding.next_step)
     found = f"{slot.plugin}, active, {_kept(slot)}"
     if slot.endangered:
         step = "raise max_slot_wal_keep_size, and look why the connector is behind: a slot that is lost is a new start"
-        return Finding(subject, Verdict.WARNING, f"{found}, which the server is about to remove", step)
+        return Diagnosis(subject, Grade.WARNING, f"{found}, which the server is about to remove", step)
     if (slot.retained_bytes or 0) > _MUCH_BYTES:
         step = "look why the connector confirms nothing: is it behind, has it heartbeat.interval.ms?"
-        return Finding(subject, Verdict.WARNING, found, step)
-    return Finding.ok(subject, found)
+        return Diagnosis(subject, Grade.WARNING, found, step)
+    return Diagnosis.ok(subject, found)
 
 
 def _kept(slot: Slot) -> str:
@@ -107,33 +107,25 @@ def _kept(slot: Slot) -> str:
 
 def _table(
     declared: Declared, found: FoundTable | None, server: Server, slot: Slot | None
-) -> Iterator[Finding]:
+) -> Iterator[Diagnosis]:
     subject = f"table {declared.name}"
     try:
         table = check_is_table(found)
     except BackfillError as error:
-        yield Finding.of(subject, error)
+        yield Diagnosis.of(subject, error)
         return
-    columns = _judged(
+    columns = Diagnosis.by(
         f"{subject}, columns",
         lambda: check_columns(declared, table),
         f"{len(declared.table.columns)}, as declared",
     )
     yield columns
-    yield _judged(f"{subject}, rights", lambda: check_rights(table), "SELECT, and no row is hidden")
-    if columns.verdict is Verdict.OK:
+    yield Diagnosis.by(f"{subject}, rights", lambda: check_rights(table), "SELECT, and no row is hidden")
+    if columns.verdict is Grade.OK:
         key = ", ".join(table.primary_key)
-        yield _judged(f"{subject}, key", lambda: check_key(declared, table, server), key)
+        yield Diagnosis.by(f"{subject}, key", lambda: check_key(declared, table, server), key)
     if slot is not None:
         identity = f"REPLICA IDENTITY {_IDENTITIES.get(table.identity, table.identity)}"
         names = ", ".join(each.name for each in table.publications)
         said = f"{identity}, published by {names}" if names else identity
-        yield _judged(f"{subject}, events", lambda: check_events(declared, table, slot), said)
-
-
-def _judged(subject: str, check: Callable[[], object], said: str) -> Finding:
-    try:
-        check()
-    except BackfillError as error:
-        return Finding.of(subject, error)
-    return Finding.ok(subject, said)
+        yield Diagnosis.by(f"{subject}, events", lambda: check_events(declared, table, slot), said)

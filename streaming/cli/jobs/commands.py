@@ -17,86 +17,53 @@ from rich.table import Table
 
 from schemas.records import Add, Drop, Mutation, Pause, Resume, Throttle
 from schemas.settings.config import load
-from streaming.cli.configuration import ConfigArgument, ConfigOption, JsonOption, required_config, usage
-from streaming.cli.jobs import options
+from streaming.cli.configuration import ConfigArgument, ConfigOption, required_config, usage
+from streaming.cli.jobs.options import JobOptions, RequestOptions
 from streaming.cli.jobs.served import Served
 from streaming.control.state_view import JobView
 
 if TYPE_CHECKING:
     from streaming.control.service_api import Action
 
-_TIMEOUT_S = 30.0
 _SENT = {"sent": True}
-_JobArgument = Annotated[str, typer.Argument(help="Name of the job.")]
 _JobOrAllArgument = Annotated[str | None, typer.Argument(help="Name of the job.")]
 _AllOption = Annotated[bool, typer.Option("--all", help="All jobs, in place of one.")]
 _InitialOption = Annotated[
     bool, typer.Option("--initial", help="The reading of the table from PostgreSQL, in place of a job.")
 ]
-_NoWaitOption = Annotated[
-    bool, typer.Option("--no-wait", help="Send the request, and don't wait for its barrier.")
-]
-_TimeoutOption = Annotated[float, typer.Option("--timeout", help="Seconds to wait for the service.", min=0.1)]
 
 
 def create(
-    file: options.File = None,
     config: ConfigOption = None,
-    name: options.Name = None,
-    output: options.Output = None,
-    columns: options.Columns = None,
-    condition: options.Filter = None,
-    output_partitions: options.Partitions = None,
-    rate_limit: options.Limit = None,
-    latency_budget: options.Budget = None,
-    form: options.Format = None,
-    encoding: options.Encoding = None,
-    tombstones: options.Tombstones = None,
-    barrier_topic: options.BarrierTopic = None,
-    read: options.Read = None,
+    *,
+    options: JobOptions,
     wait: Annotated[
         bool, typer.Option("--wait", help="Show how it goes on until the backfill is complete.")
     ] = False,
-    no_wait: _NoWaitOption = False,
-    timeout: _TimeoutOption = _TIMEOUT_S,
-    as_json: JsonOption = False,
+    request: RequestOptions,
 ) -> None:
     """Start a backfill: the whole table goes to a new output topic, and then every change.
 
     Everything that can be wrong with the job is reported before anything is sent.
     """
-    declared = options.declared(
-        file,
-        columns,
-        name=name,
-        output=output,
-        filter=condition,
-        output_partitions=output_partitions,
-        rate_limit=rate_limit,
-        latency_budget=latency_budget,
-        format=form,
-        encoding=encoding,
-        tombstones=tombstones,
-        barrier_topic=barrier_topic,
-        read=read,
-    )
+    declared = options.declared()
     served = Served.of(config)
-    job = served.counted(options.checked(declared, served.config.table, file))
+    job = served.counted(options.checked(declared, served.config.table))
     mutation = Add(job.to_json())
     served.check(mutation)
     served.sink_of(job).refuse_used(job)
     if job.format.framed:
         served.output_schemas.register(job)
-    with served.steering(timeout) as steering:
-        if no_wait and not wait:
+    with served.steering(request.timeout) as steering:
+        if request.no_wait and not wait:
             steering.send(mutation)
-            _say(f"sent; {job.name} starts at the end of the batch that holds its barrier", _SENT, as_json)
+            _print(f"sent; {job.name} starts at the end of the batch that holds its barrier", _SENT, request)
             return
         applied = steering.apply(mutation)
         seen = steering.await_job(job.name)
     text = f"{job.name}: starts at barrier {seen.start}, after {applied.elapsed_s:.1f} s; output {job.output}"
     fields = {"job": job.name, "start": seen.start, "seconds": applied.elapsed_s, "output": job.output}
-    _say(text, fields, as_json)
+    _print(text, fields, request)
     if wait:
         _watch(served, job.name)
 
@@ -163,18 +130,17 @@ def pause(
     config: ConfigOption = None,
     every: _AllOption = False,
     initial: _InitialOption = False,
-    no_wait: _NoWaitOption = False,
-    timeout: _TimeoutOption = _TIMEOUT_S,
-    as_json: JsonOption = False,
+    *,
+    request: RequestOptions,
 ) -> None:
     """Halt the backfill of a job, or of all, at the next barrier. Live changes go on.
 
     It stays so through restarts, until `backfill resume`.
     """
     if initial:
-        _pace(config, "pause", job, every=every, as_json=as_json)
+        _pace(config, "pause", job, request, every=every)
     else:
-        _steer(config, Pause(_one(job, every)), no_wait, timeout, as_json)
+        _steer(config, Pause(_one(job, every)), request)
 
 
 def resume(
@@ -182,15 +148,14 @@ def resume(
     config: ConfigOption = None,
     every: _AllOption = False,
     initial: _InitialOption = False,
-    no_wait: _NoWaitOption = False,
-    timeout: _TimeoutOption = _TIMEOUT_S,
-    as_json: JsonOption = False,
+    *,
+    request: RequestOptions,
 ) -> None:
     """Go on with the backfill of a job, or of all, from the next barrier on."""
     if initial:
-        _pace(config, "resume", job, every=every, as_json=as_json)
+        _pace(config, "resume", job, request, every=every)
     else:
-        _steer(config, Resume(_one(job, every)), no_wait, timeout, as_json)
+        _steer(config, Resume(_one(job, every)), request)
 
 
 def throttle(
@@ -200,35 +165,33 @@ def throttle(
     ] = None,
     config: ConfigOption = None,
     initial: _InitialOption = False,
-    no_wait: _NoWaitOption = False,
-    timeout: _TimeoutOption = _TIMEOUT_S,
-    as_json: JsonOption = False,
+    *,
+    request: RequestOptions,
 ) -> None:
     """Limit the backfill of a job, all its lanes together. Live changes are never limited."""
     if initial:
         surplus = None if rows_per_second is None else job
         limit = _limit(job if rows_per_second is None else rows_per_second)
-        _pace(config, "throttle", surplus, limit=limit, as_json=as_json)
+        _pace(config, "throttle", surplus, request, limit=limit)
     elif rows_per_second is None:
         raise usage(
             "no rows per second", "a job and its rows per second, or --initial and those of the table"
         )
     else:
-        _steer(config, Throttle(job, _limit(rows_per_second)), no_wait, timeout, as_json)
+        _steer(config, Throttle(job, _limit(rows_per_second)), request)
 
 
 def drop(
-    job: _JobArgument,
+    job: Annotated[str, typer.Argument(help="Name of the job.")],
     config: ConfigOption = None,
-    no_wait: _NoWaitOption = False,
-    timeout: _TimeoutOption = _TIMEOUT_S,
-    as_json: JsonOption = False,
+    *,
+    request: RequestOptions,
 ) -> None:
     """End a job: all partitions of its output end with the same barrier. The topic stays as it is.
 
     The name is free again, for another output topic.
     """
-    _steer(config, Drop(job), no_wait, timeout, as_json)
+    _steer(config, Drop(job), request)
 
 
 def _limit(text: str) -> int | None:
@@ -249,12 +212,12 @@ def _pace(
     config: Path | None,
     action: Action,
     job: str | None,
+    request: RequestOptions,
     *,
-    as_json: bool,
     every: bool = False,
     limit: int | None = None,
 ) -> None:
-    """Change the pace at which the service reads its table, and say what it is now."""
+    """Change the pace at which the service reads its table, and print the new one."""
     from streaming.control.service_api import set_pace
 
     if job is not None or every:
@@ -262,25 +225,25 @@ def _pace(
     shown = set_pace(load(required_config(config)).http, action, limit)
     rate = "any number of" if shown["rate_limit"] is None else f"{shown['rate_limit']:,}"
     text = "paused" if shown["paused"] else f"{rate} rows per second"
-    _say(f"table: {text}, {shown['rows']:,} of about {shown['of']:,} rows were read", shown, as_json)
+    _print(f"table: {text}, {shown['rows']:,} of about {shown['of']:,} rows were read", shown, request)
 
 
-def _steer(config: Path | None, mutation: Mutation, no_wait: bool, timeout_s: float, as_json: bool) -> None:
-    """Check a mutation, send it and, if wanted, wait until it took effect; one line says what became of it."""
+def _steer(config: Path | None, mutation: Mutation, request: RequestOptions) -> None:
+    """Check a mutation, send it and, if wanted, wait until it took effect; print the result in one line."""
     served = Served.of(config)
     served.check(mutation)
-    with served.steering(timeout_s) as steering:
-        if no_wait:
+    with served.steering(request.timeout) as steering:
+        if request.no_wait:
             steering.send(mutation)
-            _say("sent; it takes effect at the end of the batch that holds its barrier", _SENT, as_json)
+            _print("sent; it takes effect at the end of the batch that holds its barrier", _SENT, request)
             return
         applied = steering.apply(mutation)
-    _say(
+    _print(
         f"{applied.report.text}: since barrier {applied.barrier.curr}, after {applied.elapsed_s:.1f} s",
         {"applied": applied.report.text, "barrier": applied.barrier.curr, "seconds": applied.elapsed_s},
-        as_json,
+        request,
     )
 
 
-def _say(text: str, fields: Mapping[str, object], as_json: bool) -> None:
-    typer.echo(json.dumps(fields) if as_json else text)
+def _print(text: str, fields: Mapping[str, object], request: RequestOptions) -> None:
+    typer.echo(json.dumps(fields) if request.as_json else text)

@@ -1,4 +1,4 @@
-"""`backfill plan`: what a job will cost, and what would be in its way."""
+"""`backfill plan`: an estimate of a job, and what would be in its way."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from state.files.empty_ranges import EmptyRanges
 from state.initial.survey import Survey
 from state.initial.table import SourceTable
 from streaming.cli.configuration import ConfigOption, JsonOption, required_config
-from streaming.cli.jobs import options
+from streaming.cli.jobs.options import JobOptions
 from streaming.cli.jobs.served import Served
 from streaming.cli.jobs.status import reading_text
 from streaming.cli.jobs.watching import seconds_text
@@ -38,45 +38,20 @@ KeptSeconds = Callable[[str], float | None]
 
 
 def command(
-    file: options.File = None,
     config: ConfigOption = None,
-    name: options.Name = None,
-    output: options.Output = None,
-    columns: options.Columns = None,
-    condition: options.Filter = None,
-    output_partitions: options.Partitions = None,
-    rate_limit: options.Limit = None,
-    latency_budget: options.Budget = None,
-    form: options.Format = None,
-    encoding: options.Encoding = None,
-    tombstones: options.Tombstones = None,
-    barrier_topic: options.BarrierTopic = None,
-    read: options.Read = None,
+    *,
+    options: JobOptions,
     schema: Annotated[
         bool, typer.Option("--schema", help="Print what a reader has to know of keys and values, too.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Estimate what a job will read, send and take, and what would be in its way. Nothing is started or changed."""
-    declared = options.declared(
-        file,
-        columns,
-        name=name,
-        output=output,
-        filter=condition,
-        output_partitions=output_partitions,
-        rate_limit=rate_limit,
-        latency_budget=latency_budget,
-        format=form,
-        encoding=encoding,
-        tombstones=tombstones,
-        barrier_topic=barrier_topic,
-        read=read,
-    )
+    declared = options.declared()
     served = _served(config, as_json)
     if served is None:
         return
-    job = served.counted(options.checked(declared, served.config.table, file))
+    job = served.counted(options.checked(declared, served.config.table))
     if job.scan.reads_upstream:
         cost = of_records(watermarks(served.kafka, served.config.upstream))
     else:
@@ -100,7 +75,7 @@ def command(
 
 
 def _served(config: Path | None, as_json: bool) -> Served | None:
-    """The service; None where it has never run, and what its start will read from PostgreSQL was said in its place."""
+    """The service; None where it has never run, and its reading of PostgreSQL was printed in its place."""
     try:
         return Served.of(config)
     except StateError as error:
@@ -130,7 +105,7 @@ def _reading_text(survey: Survey, config: ServiceConfig) -> str:
 
 
 def _start(served: Served) -> dict[str, str]:
-    """What comes before any job, where the state starts from a table that is not there yet."""
+    """The copy that comes before any job, where the state starts from a table that is not there yet."""
     view = served.state_reader.read()
     if view.database is not None and view.read is not None:
         text = f"{_reading_text(view.database.survey, served.config)}; {reading_text(view)}"
@@ -147,7 +122,7 @@ def _start(served: Served) -> dict[str, str]:
 
 
 def _verdicts(served: Served, job: JobDefinition) -> tuple[list[str], list[str]]:
-    """What the registry says to the schemas of a job, and what is wrong with them."""
+    """Subjects of a job's schemas with the registry's answers, and the errors among these."""
     said, wrong = [], []
     try:
         for subject, verdict in served.output_schemas.verdicts(job):
@@ -193,11 +168,8 @@ def _kept_s(served: Served, topic: str) -> float | None:
 def _facts(
     job: JobDefinition, cost: Cost, seconds: float | None, lanes: int, schemas: Sequence[str]
 ) -> dict[str, str]:
-    size = f", {_bytes_text(cost.output_bytes)} before compression" if cost.output_bytes is not None else ""
     return {
-        "reads": _reads(job, cost),
-        "filter keeps": _kept(job, cost),
-        "sends": _sends(job, cost, size),
+        **(_of_records(job, cost) if job.scan.reads_upstream else _of_rows(job, cost)),
         "to": f"{job.output}, {job.output_partitions} partitions, columns {', '.join(job.columns)}",
         "as": job.form,
         **({"registers": ", ".join(schemas)} if schemas else {}),
@@ -206,33 +178,34 @@ def _facts(
     }
 
 
+def _of_records(job: JobDefinition, cost: Cost) -> dict[str, str]:
+    kept = "what it lets through of each record: none was looked at"
+    return {
+        "reads": f"the topic's records since its beginning: {cost.rows:,} offsets, some of which hold none",
+        "filter keeps": "all rows" if job.filter is None else kept,
+        "sends": "every change, in its partition's order",
+    }
+
+
+def _of_rows(job: JobDefinition, cost: Cost) -> dict[str, str]:
+    kept = "all rows"
+    if job.filter is not None and cost.kept_share is None:
+        kept = "no rows yet"
+    elif job.filter is not None:
+        kept = f"{cost.kept_share:.1%} of {cost.sampled_rows:,} sampled rows"
+    size = "" if cost.output_bytes is None else f", {_bytes_text(cost.output_bytes)} before compression"
+    return {
+        "reads": f"{cost.rows:,} rows in {_bytes_text(cost.replica_bytes)} of Parquet",
+        "filter keeps": kept,
+        "sends": f"about {cost.output_rows or 0:,} rows{size}",
+    }
+
+
 def _show(facts: Mapping[str, str]) -> None:
     grid = Table.grid(padding=(0, 3))
     for label, text in facts.items():
         grid.add_row(label, text)
     Console().print(grid)
-
-
-def _reads(job: JobDefinition, cost: Cost) -> str:
-    if job.scan.reads_upstream:
-        return f"the topic's records since its beginning: {cost.rows:,} offsets, some of which hold none"
-    return f"{cost.rows:,} rows in {_bytes_text(cost.replica_bytes)} of Parquet"
-
-
-def _kept(job: JobDefinition, cost: Cost) -> str:
-    if job.filter is None:
-        return "all rows"
-    if job.scan.reads_upstream:
-        return "what it lets through of each record: none was looked at"
-    if cost.kept_share is None:
-        return "no rows yet"
-    return f"{cost.kept_share:.1%} of {cost.sampled_rows:,} sampled rows"
-
-
-def _sends(job: JobDefinition, cost: Cost, size: str) -> str:
-    if job.scan.reads_upstream:
-        return "every change, in its partition's order"
-    return f"about {cost.output_rows or 0:,} rows{size}"
 
 
 def _duration(job: JobDefinition, cost: Cost, seconds: float | None, lanes: int) -> str:

@@ -1,4 +1,4 @@
-"""The service that a command is about: its configuration, its state, and the way to ask it for something.
+"""The service that a command is about: its configuration, its state, and the way to send it requests.
 
 What speaks to Kafka is imported late: `list` and `status` only read the state.
 """
@@ -45,7 +45,7 @@ class Served:
 
     @property
     def kafka(self) -> KafkaSettings:
-        """Raises: ConfigError(USAGE) when only the service knows its broker, being an embedded one."""
+        """The broker. Raises: ConfigError(USAGE) for an embedded one, whose address only the service has."""
         if self.config.kafka.bootstrap is None:
             raise ConfigError(
                 Code.USAGE,
@@ -67,7 +67,7 @@ class Served:
         return Sinks(SinkSetup.of(config, self.kafka, parks=config.on_bad_record == "park"))
 
     def counted(self, job: JobDefinition) -> JobDefinition:
-        """The job with as many partitions as the upstream has, where that is what it says."""
+        """The job with as many partitions as the upstream has, where it names no number."""
         plan = self.state_reader.read().plan
         return job.with_partitions(len(plan.first_offsets)) if plan else job
 

@@ -1,4 +1,4 @@
-"""`backfill status`: how a service and its jobs are doing."""
+"""`backfill status`: the condition of a service, and the progress of its jobs."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _two_looks(state_reader: StateReader) -> tuple[StateView, dict[str, Forecast
 
 
 def _condition(answer: Answer | None, view: StateView, late_s: float) -> tuple[str, str | None]:
-    """The condition and its reason, from the service if it could be asked, else from its state."""
+    """The condition and its reason, from the service if it answered, else from its state."""
     if answer is None:
         return _condition_of_state(_age_s(view), late_s), None
     if answer.ready:
@@ -142,14 +142,14 @@ def _show(
 
 
 def _copy_text(copy: CopyProgress) -> str:
-    """How far the table is that the replica starts from."""
+    """The progress of the table that the replica starts from."""
     if copy.sorted:
         return f"{copy.copied:,} rows copied, {copy.sorted:,} of them sorted"
     return f"{copy.copied:,} of {'unknown' if copy.of is None else f'{copy.of:,}'} rows"
 
 
 def reading_text(view: StateView, answer: Answer | None = None) -> str:
-    """How far the table is read, from the service if it could be asked, else from its state."""
+    """The progress of the table's reading, from the service if it answered, else from its state."""
     said = None if answer is None else answer.reading
     if said is None:
         assert view.read is not None

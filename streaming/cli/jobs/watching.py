@@ -63,7 +63,7 @@ class Bars:
         self._console.print(f"{name}: {note}", soft_wrap=True, highlight=False)
 
     def show_reading(self, view: StateView) -> None:
-        """How far the table is that the state starts from, as far as it is released."""
+        """Show the progress of the table that the state starts from: its released rows."""
         if view.read is None or view.database is None:
             if _READING in self._tasks:
                 self._progress.update(self._tasks[_READING], visible=False)
@@ -108,7 +108,7 @@ def seconds_text(seconds: float) -> str:
 
 
 def forecasts_after(rates: RateEstimators, view: StateView) -> dict[str, Forecast]:
-    """Forecasts of every job, from one more look."""
+    """Forecasts of every job, of one more reading of the state."""
     now_ms = time.monotonic_ns() // 1_000_000
     return rates.look(now_ms, [(job.state, job.extent) for job in view.jobs])
 

@@ -9,10 +9,10 @@ from typing import Annotated
 import structlog
 import typer
 
-from schemas.job import parse_duration
 from schemas.settings.config import load
+from schemas.settings.limits import parse_duration
 from streaming.cli.configuration import ConfigArgument, ConfigOption, optional_config, usage
-from streaming.cli.topics.target import BootstrapOption, Broker, KafkaOption, TopicOption, topics_of
+from streaming.cli.topics.target import Broker, TopicOption, topics_of
 from streaming.runtime import logs
 from streaming.service.presence import instance_name
 from streaming.source.barriers.injecting.claim import ALONE
@@ -28,8 +28,8 @@ def command(
     file: ConfigArgument = None,
     config: ConfigOption = None,
     topic: TopicOption = None,
-    bootstrap: BootstrapOption = None,
-    kafka: KafkaOption = None,
+    *,
+    broker: Broker,
     interval: Annotated[
         str | None, typer.Option(help="Time between two barriers, 100ms to 1h; by default 1s.")
     ] = None,
@@ -53,7 +53,7 @@ def command(
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
-    settings = Broker(bootstrap, kafka).settings(loaded)
+    settings = broker.settings(loaded)
     owner = (
         f"{ALONE} {instance_name()}"  # started again it goes on; another one is refused while this one lives
     )

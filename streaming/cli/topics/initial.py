@@ -20,7 +20,7 @@ _ROWS_AT_ONCE = 1_000_000
 
 
 def start_in(config: ServiceConfig) -> Start | TopicStart | None:
-    """Where the table of a configuration starts; the state's word, where there is one, as it does in the service.
+    """The start of the table of a configuration; the state's where there is one, as in the service.
 
     Rows without identity start at the topic's first record unless the state says otherwise.
 

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 from confluent_kafka import Message
 
-from schemas.settings.config import load_registry
-from streaming.cli.topics.target import BootstrapOption, Broker, KafkaOption
+from schemas.settings.registry import load_registry
+from streaming.cli.topics.target import Broker
 from streaming.inspect.guess import guess
 from streaming.inspect.page import configuration
 from streaming.inspect.samples import Sample
@@ -22,8 +22,8 @@ from streaming.registry.client import Registry
 
 def command(
     topic: Annotated[str, typer.Argument(help="Topic to look at.")],
-    bootstrap: BootstrapOption = None,
-    kafka: KafkaOption = None,
+    *,
+    broker: Broker,
     records: Annotated[
         int, typer.Option(min=1, help="How many records to look at, of all partitions together.")
     ] = 1_000,
@@ -40,7 +40,7 @@ def command(
     The result is the sections kafka, upstream and table, on standard output, and registry where there is one. What the
     records do not say is a comment there, to be decided by hand. Nothing is written to the topic.
     """
-    settings = Broker(bootstrap, kafka).settings(None)
+    settings = broker.settings(None)
     samples = list(_samples(settings, topic, records))
     seen = f"{len(samples):,} records of {topic}"
     address = settings.bootstrap or ""

@@ -15,9 +15,7 @@ from schemas.formats.protocol import Format
 from schemas.settings.config import load
 from streaming.cli.configuration import ConfigArgument, ConfigOption, JsonOption, optional_config, usage
 from streaming.cli.topics.target import (
-    BootstrapOption,
     Broker,
-    KafkaOption,
     TableOption,
     Target,
     TopicOption,
@@ -42,8 +40,8 @@ def command(
     file: ConfigArgument = None,
     config: ConfigOption = None,
     topic: TopicOption = None,
-    bootstrap: BootstrapOption = None,
-    kafka: KafkaOption = None,
+    *,
+    broker: Broker,
     table: TableOption = None,
     rows: Annotated[
         int, typer.Option(min=0, help="New rows to insert first, as fast as possible.")
@@ -71,9 +69,7 @@ def command(
     shares = ChangeMix(updates_share, deletes_share)
     source = optional_config(config, file)
     own = FORMATS[form or EventForm.CHANGE]
-    target = upstream_target(
-        load(source) if source else None, Broker(bootstrap, kafka), topic, table, form=own
-    )
+    target = upstream_target(load(source) if source else None, broker, topic, table, form=own)
     _check(form, target.format)
     register = TopicSchemas(Registry(target.registry), target.topic) if target.registry else None
     made = invented(target.table)
@@ -99,7 +95,7 @@ def command(
 
 
 def _print_summary(topic: str, sent: SentChanges, rows: int, took_s: float, *, as_json: bool) -> None:
-    """What was written, in one line; `rows` are those that are there now."""
+    """Print the numbers of written events; `rows` are those that are there now."""
     if as_json:
         counts = {"inserts": sent.inserts, "updates": sent.updates, "deletes": sent.deletes}
         typer.echo(json.dumps({"topic": topic, **counts, "rows": rows}))

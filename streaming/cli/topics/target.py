@@ -1,4 +1,4 @@
-"""Which topic of which broker, and what its rows look like: from a configuration or from single options."""
+"""The topic that a command reads or writes, its broker and its rows, from a configuration or from single options."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import typer
 from schemas.errors import Code, ConfigError
 from schemas.formats.protocol import Format, Images
 from schemas.formats.registry import DEFAULT
-from schemas.settings.config import ServiceConfig, load, load_kafka, reach
+from schemas.settings.config import ServiceConfig, load
 from schemas.settings.documents import read_mapping
+from schemas.settings.kafka import load_kafka, reach
 from schemas.settings.registry import RegistryConfig
 from schemas.table import Column, TableSchema, declare, nearest
 from schemas.topics import UpstreamTopics
@@ -51,7 +52,7 @@ class Target:
     format: Format = DEFAULT
     barriers: str | None = None
     by_partition: bool = False
-    """Whether its parts are the upstream's partitions: then it is complete partition by partition."""
+    """True if its parts are the upstream's partitions: then it is complete partition by partition."""
     registry: RegistryConfig | None = None
     """Of the configuration, if there is one."""
     start: Start | TopicStart | None = None
@@ -60,20 +61,20 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """What options say of the broker: an address, and a file with the section `kafka`."""
+    """Options for the broker: an address, and a file with the section `kafka`."""
 
-    bootstrap: str | None
-    file: Path | None
+    bootstrap: BootstrapOption = None
+    kafka: KafkaOption = None
 
     def settings(self, config: ServiceConfig | None) -> KafkaSettings:
         """The broker to use: the file's section wins over the configuration's, the address over both.
 
         Raises: ConfigError(USAGE) if nothing names a broker, ConfigError(CONFIG_INVALID) as `load`.
         """
-        if config is not None and self.file is None:
+        if config is not None and self.kafka is None:
             kafka = reach(config.kafka, self.bootstrap)
         else:
-            kafka = load_kafka(self.file, self.bootstrap)
+            kafka = load_kafka(self.kafka, self.bootstrap)
         if kafka.bootstrap is None:
             raise usage("no broker", "kafka.bootstrap in the configuration, --bootstrap or --kafka")
         return KafkaSettings.of(kafka)
@@ -126,7 +127,7 @@ def topics_of(
     barriers: str | None = None,
     control: str | None = None,
 ) -> UpstreamTopics:
-    """Those of the configuration; a topic that an option names has none beside it but what other options name.
+    """Topics of the configuration; a topic that an option names has only the barrier and control topics of options.
 
     Raises: ConfigError(USAGE) as `topic_of`.
     """
@@ -184,7 +185,7 @@ def output_target(
 
 
 def refuse_read_once(config: ServiceConfig) -> None:
-    """What the topic's changes begin from was read once, in many snapshots, and can't be read again.
+    """Refuse a start from PostgreSQL, which was read once, in many snapshots, and can't be read again.
 
     Raises: ConfigError(INITIAL_READ_ONCE).
     """
@@ -210,7 +211,7 @@ def _fitting(table: TableSchema, format_: Format) -> TableSchema:
 def read_table(path: Path, format_: Format = DEFAULT) -> TableSchema:
     """A file that holds a declaration, alone or (as in a configuration) under the key `table`.
 
-    Raises: ConfigError: USAGE for a file that can't be read, TABLE_INVALID for a declaration at fault.
+    Raises: ConfigError: USAGE for a file that can't be read, TABLE_INVALID for an invalid declaration.
     """
     expected = "a YAML or JSON file with name, columns and primary_key"
     declared = read_mapping(

@@ -7,7 +7,7 @@ from functools import partial
 
 from confluent_kafka import Producer
 
-from schemas.codes import Code
+from schemas.errors import Code
 from schemas.kinds.full_barriers import PERIOD_MS
 from schemas.settings.limits import Limits
 from schemas.topics import UpstreamTopics

@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from ruamel.yaml import YAML
 
 from schemas.errors import BackfillError, Code, EnvironmentProblem
-from schemas.settings.config import load_kafka
+from schemas.settings.kafka import load_kafka
 from streaming.cli.app import main
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader

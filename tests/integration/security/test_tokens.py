@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from ruamel.yaml import YAML
 
 from schemas.errors import Code, EnvironmentProblem
-from schemas.settings.config import load_kafka
+from schemas.settings.kafka import load_kafka
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader
 from streaming.kafka.topics import create_topic, partitions_of

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import Annotated
 
 import pytest
+import typer
 
 from schemas.errors import Code, InputError
-from streaming.cli.app import COMMANDS, main
+from streaming.cli.app import COMMANDS, main, with_groups
 
 
 def test_help_names_every_command_and_imports_no_heavy_library() -> None:
@@ -80,3 +83,29 @@ class FailWith:
 @pytest.fixture
 def failing(monkeypatch: pytest.MonkeyPatch) -> FailWith:
     return FailWith(monkeypatch)
+
+
+@dataclass(frozen=True)
+class Pair:
+    left: Annotated[int, typer.Option("--left", "-l", min=0, help="Of two.")] = 1
+    right: Annotated[str | None, typer.Option(help="Of two.")] = None
+
+
+def test_a_group_of_options_is_an_option_for_each_of_its_fields() -> None:
+    seen = []
+
+    def command(
+        name: Annotated[str, typer.Argument(help="First.")],
+        *,
+        pair: Pair,
+        again: Annotated[bool, typer.Option("--again")] = False,
+    ) -> None:
+        seen.append((name, pair, again))
+
+    single = typer.Typer(add_completion=False)
+    single.command()(with_groups(command))
+    made = typer.main.get_command(single)
+    assert [param.name for param in made.params] == ["name", "left", "right", "again"]
+    made(["a", "-l", "3", "--again"], standalone_mode=False)
+    made(["b", "--right", "x"], standalone_mode=False)
+    assert seen == [("a", Pair(left=3), True), ("b", Pair(right="x"), False)]

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from streaming.cli.app import COMMANDS, main
-from streaming.cli.shell.completion import described
-from streaming.cli.shell.scripts import Command, Option, bash
+from streaming.cli.completion import Command, Option, bash, described
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 
 from schemas.settings.config import check
 from streaming.cli.app import main
-from streaming.cli.doctor.findings import Finding, TopicNeed, Verdict, topic_needs, worst
+from streaming.cli.doctor.findings import Diagnosis, Grade, TopicNeed, topic_needs, worst
 from streaming.runtime.java import home
 from tests.kit.tables import table
 
@@ -63,10 +63,10 @@ def test_barriers_of_others_have_to_be_there_and_are_only_read() -> None:
 
 
 def test_the_worst_finding_decides() -> None:
-    found = [Finding("a", verdict, "") for verdict in (Verdict.OK, Verdict.WARNING)]
-    assert worst(found) is Verdict.WARNING
-    assert worst([*found, Finding("b", Verdict.FAILED, "")]) is Verdict.FAILED
-    assert worst([]) is Verdict.OK
+    found = [Diagnosis("a", verdict, "") for verdict in (Grade.OK, Grade.WARNING)]
+    assert worst(found) is Grade.WARNING
+    assert worst([*found, Diagnosis("b", Grade.FAILED, "")]) is Grade.FAILED
+    assert worst([]) is Grade.OK
 
 
 @pytest.fixture

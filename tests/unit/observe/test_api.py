@@ -19,7 +19,7 @@ from streaming.kafka.topics import Watermarks
 from streaming.observe.api import build
 from streaming.observe.metrics import Metrics
 from streaming.observe.middleware import MAX_BODY_BYTES, ApiAuth
-from streaming.observe.models import JobPlan
+from streaming.observe.models import JobEstimate
 from streaming.observe.status_cache import StatusCache
 from streaming.service.vitals import Vitals
 from streaming.source.retention import Margin
@@ -44,12 +44,12 @@ class Requests:
         self.sent.append(mutation)
         return f"request {len(self.sent)}"
 
-    def plan(self, new: JobDefinition) -> JobPlan:
+    def plan(self, new: JobDefinition) -> JobEstimate:
         if new.name == "copy":
             raise ConfigError(
                 Code.JOB_EXISTS, found="a job of this name", expected="a new one", next_step="-"
             )
-        return JobPlan(
+        return JobEstimate(
             rows=110,
             kept_share=0.5,
             output_rows=55,

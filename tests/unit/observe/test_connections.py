@@ -13,12 +13,11 @@ from http.client import HTTPConnection
 import pytest
 
 from schemas.settings.http import HttpConfig
-from streaming.observe import connections, middleware
+from streaming.observe import middleware, server
 from streaming.observe.api import build
-from streaming.observe.connections import MOST_WAITING
 from streaming.observe.metrics import Metrics
 from streaming.observe.middleware import ApiAuth
-from streaming.observe.server import served
+from streaming.observe.server import MOST_WAITING, served
 from streaming.observe.status_cache import StatusCache
 from streaming.service.vitals import Vitals
 from tests.kit.reports import SOURCE, TABLE, job, no_plan, report
@@ -69,7 +68,7 @@ def test_probes_are_answered_beside_any_number_of_connections(address: tuple[str
 def test_a_head_that_does_not_come_ends_its_connection(
     address: tuple[str, int], first: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "HEAD_WITHIN_S", 0.2)
+    monkeypatch.setattr(server, "HEAD_WITHIN_S", 0.2)
     with socket.create_connection(address, WAIT_S) as slow:
         slow.sendall(first)
         received = bytearray()
@@ -81,7 +80,7 @@ def test_a_head_that_does_not_come_ends_its_connection(
 def test_a_head_has_no_longer_where_it_comes_byte_by_byte(
     address: tuple[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "HEAD_WITHIN_S", 0.5)
+    monkeypatch.setattr(server, "HEAD_WITHIN_S", 0.5)
     ended = threading.Event()
     with socket.create_connection(address, WAIT_S) as slow:
         slow.settimeout(0.05)

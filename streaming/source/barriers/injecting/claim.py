@@ -24,8 +24,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 from schemas.errors import Code, TopicError
-from schemas.job import duration_text
 from schemas.records import Barrier
+from schemas.settings.limits import duration_text
 
 ALONE = "backfill barriers"
 """Owner of an injector without a state."""

@@ -36,7 +36,7 @@ from schemas.errors import (
     TopicError,
 )
 from schemas.records import BARRIER_HEADER, Barrier, Mutation
-from schemas.settings.file import MIN_BARRIER_INTERVAL_MS
+from schemas.settings.config import MIN_BARRIER_INTERVAL_MS
 from schemas.topics import UpstreamTopics
 from state.values.plan import AlignedBarrier
 from streaming.kafka.clients import TRANSACTION_TIMEOUT_MS, KafkaSettings

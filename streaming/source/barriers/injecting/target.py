@@ -11,7 +11,7 @@ from schemas.avro.codec import barrier_header, encode_barrier
 from schemas.errors import Code, TopicError
 from schemas.json.barriers import encode_beside
 from schemas.records import BARRIER_HEADER, Barrier, RecordId
-from schemas.settings.topic_config import BARRIER_TOPIC
+from schemas.settings.job_keys import BARRIER_TOPIC
 from schemas.topics import UpstreamTopics
 from streaming.kafka.barrier_records import FoundBeside, beside_barrier_in
 from streaming.kafka.clients import KafkaSettings

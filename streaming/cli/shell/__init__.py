@@ -1,1 +1,0 @@
-"""What helps at the prompt of a shell."""
