@@ -39,7 +39,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
 
 def is_job_name(name: object) -> bool:
-    """Whether a job may be called so: lower-case letters, digits, `-`; 63 at most."""
+    """True for lower-case letters, digits and `-`, 63 at most."""
     return isinstance(name, str) and _NAME.fullmatch(name) is not None
 
 
@@ -121,7 +121,7 @@ class JobDefinition:
         """The definition as one line of JSON, equal for equal definitions.
 
         Keys of topic, format, sink and scan are written only where they are not the default, so that older versions,
-        which do not know them, can read the rest.
+        which lack them, can read the rest.
         """
         budget = self.latency_budget_ms
         declaration: dict[str, Any] = {
@@ -165,7 +165,7 @@ class JobDefinition:
         return cls.declare(declaration, table)
 
     def differences(self, other: JobDefinition) -> list[str]:
-        """How `other`, the later one, differs, as text for a person: `filter was ..., is ...`.
+        """The differences of `other`, the later one, as text for people: `filter was ..., is ...`.
 
         `allow_retention` may change: it is not compared.
         """
@@ -177,11 +177,11 @@ class JobDefinition:
         ]
 
     def schemas(self, table: TableSchema) -> Mapping[Half, Mapping[str, Any]]:
-        """What a reader of its output has to know, see `OutputFormat.schemas`."""
+        """The schemas that a reader of its output needs, see `OutputFormat.schemas`."""
         return self.format.schemas(table.select(self.columns), table.key_columns, self.output)
 
     def with_ids(self, ids: SchemaIds) -> JobDefinition:
-        """The same job with the ids of its registered schemas, which are no part of the declaration."""
+        """This job with the ids of its registered schemas, which are no part of the declaration."""
         return replace(self, format=self.format.with_ids(ids))
 
     @property
@@ -191,7 +191,7 @@ class JobDefinition:
 
     @property
     def dead_letters(self) -> str:
-        """The topic that gets the upstream's records at fault, where they are parked."""
+        """The topic for invalid records of the upstream, where they are parked."""
         return self.output + DEAD_LETTERS_SUFFIX
 
     @property
@@ -201,7 +201,6 @@ class JobDefinition:
 
     @property
     def may_compact(self) -> bool:
-        """Whether the output may be compacted."""
         return no_compaction(self.format, self.barrier_topic) is None
 
     @property
@@ -212,17 +211,17 @@ class JobDefinition:
 
     @property
     def part_count(self) -> int:
-        """Into how many parts its scan falls: vnodes, where it reads the replica."""
+        """The number of parts of its scan: vnodes, where it reads the replica."""
         return self.scan.part_count(self.vnode_count or self.output_partitions, self.output_partitions)
 
     @property
     def is_coupled(self) -> bool:
-        """Whether it is a no-shuffle backfill: one lane for each upstream partition, until it is complete."""
+        """True for a no-shuffle backfill: one lane for each upstream partition, until it is complete."""
         return not (self.vnode_count or self.scan.reads_upstream)
 
     @property
     def parts_are_partitions(self) -> bool:
-        """Whether its parts are the upstream's partitions, which the output has too."""
+        """True if its parts are the upstream's partitions, which the output has too."""
         return self.scan.reads_upstream or self.is_coupled
 
     @property
@@ -231,7 +230,7 @@ class JobDefinition:
         return "partition" if self.parts_are_partitions else "vnode"
 
     def with_partitions(self, upstream: int) -> JobDefinition:
-        """The same job; `output_partitions` is set to the upstream's number where it is 0."""
+        """This job; `output_partitions` is set to the upstream's number where it is 0."""
         return self if self.output_partitions else replace(self, output_partitions=upstream)
 
     def partition_of(self, part: int) -> int:
@@ -283,7 +282,7 @@ def _condition(declared: object, table: TableSchema, faults: Faults) -> str | No
     if not isinstance(declared, str):
         faults.add(f"filter {brief(declared)} is no text")
         return None
-    from schemas.filter.parse import parse_filter  # builds its parser; most commands meet no filter
+    from schemas.filter.parse import parse_filter  # builds its parser, which most commands do not need
 
     try:
         return str(parse_filter(declared, table))
@@ -326,8 +325,8 @@ class JobSchemas:
     output: tuple[Column, ...]
 
     @classmethod
-    def of(cls, job: JobDefinition, table: TableSchema) -> JobSchemas:
-        """The schemas of a job of this table."""
+    def from_job(cls, job: JobDefinition, table: TableSchema) -> JobSchemas:
+        """Parses the job's filter."""
         from schemas.filter.parse import parse_filter
 
         filtered = () if job.filter is None else columns_of(parse_filter(job.filter, table))

@@ -1,7 +1,7 @@
-"""Rows of Parquet files by their places, so that wide values are read where and when they are needed.
+"""Rows of Parquet files by their locations, so that wide values are read only where and when they are needed.
 
-`find` reads narrow columns and gives each row's place; values are read later by places, row group by row group
-(`stream`, `take`). So memory holds what is asked for and one row group, however large the files are together.
+`find` reads narrow columns and the location of each row; values are read later by location, row group by row group
+(`stream`, `take`). So memory holds the wanted rows and one row group, however large the files are together.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from state.storage import Storage, corrupt
+from state.storage import Storage
 
-PLACE = "_bf_place"
+LOCATION = "_bf_location"
 """A row's file in the upper half, its number in the file in the lower one."""
 _ROW_BITS = 32
 _STREAM_BYTES = 16 << 20
@@ -24,13 +24,13 @@ _STREAM_BYTES = 16 << 20
 RowNumbers = npt.NDArray[np.int64]
 
 
-def files_of(places: RowNumbers) -> RowNumbers:
-    """The number of the file of each place."""
-    return places >> _ROW_BITS
+def files_of(locations: RowNumbers) -> RowNumbers:
+    """The number of the file of each location."""
+    return locations >> _ROW_BITS
 
 
 class FileRows:
-    """Some files, each named by its table and its path below that; `schema` names every column that is asked for.
+    """Some files, each named by its table and its path below that; `schema` has every column that is read.
 
     A column that a file lacks is null there. For one thread.
     Every method raises StateError(STATE_TABLE_CORRUPT) for a file that is gone, or no Parquet.
@@ -41,25 +41,25 @@ class FileRows:
         self._starts: dict[int, RowNumbers] = {}
 
     def find(self, file: int, columns: Sequence[str], wanted: pc.Expression | None = None) -> pa.Table:
-        """These columns of the rows of a file that are wanted, and their `PLACE`.
+        """These columns of the wanted rows of a file, and their location (`LOCATION`).
 
-        `columns` must hold what `wanted` asks about.
+        `columns` must include those in `wanted`.
         """
         fragment = self._open(file)
         starts = self._starts_of(file, fragment)
-        fields = [*(self._schema.field(name) for name in columns), pa.field(PLACE, pa.int64())]
+        fields = [*(self._schema.field(name) for name in columns), pa.field(LOCATION, pa.int64())]
         found = pa.schema(fields).empty_table()
         for group in _groups(fragment, wanted, self._schema):
             rows = self._read(file, group, columns)
             first = (file << _ROW_BITS) + int(starts[group.row_groups[0].id])
-            rows = rows.append_column(PLACE, pa.array(np.arange(first, first + rows.num_rows)))
+            rows = rows.append_column(LOCATION, pa.array(np.arange(first, first + rows.num_rows)))
             found = pa.concat_tables([found, rows if wanted is None else rows.filter(wanted)])
         return found
 
     def read(
         self, file: int, columns: Sequence[str], wanted: pc.Expression | None = None
     ) -> Iterator[pa.Table]:
-        """These columns of the rows of a file that are wanted, a row group at a time."""
+        """These columns of the wanted rows of a file, a row group at a time."""
         for group in _groups(self._open(file), wanted, self._schema):
             yield self._read(file, group, columns, wanted)
 
@@ -70,13 +70,13 @@ class FileRows:
         rows = self._read(file, group, columns)
         return rows.slice(rows.num_rows - 1)
 
-    def stream(self, places: RowNumbers, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """These columns of the rows at some places, in the order of places, in tables of some megabytes.
+    def stream(self, locations: RowNumbers, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """These columns of the rows at some locations, in the order of locations, in tables of some megabytes.
 
-        Every row group is read once. `places` may come in any order.
+        Every row group is read once. `locations` may come in any order.
         """
         held: list[pa.Table] = []
-        for rows in self._by_group(np.sort(places), columns):
+        for rows in self._by_group(np.sort(locations), columns):
             held.append(rows)
             if sum(part.nbytes for part in held) >= _STREAM_BYTES:
                 yield pa.concat_tables(held)
@@ -84,28 +84,28 @@ class FileRows:
         if held:
             yield pa.concat_tables(held)
 
-    def take(self, places: RowNumbers, columns: Sequence[str], most_bytes: int) -> pa.Table | None:
-        """The rows at some places, in this order; None if several rows together take more than `most_bytes`."""
-        order = np.argsort(places)
+    def take(self, locations: RowNumbers, columns: Sequence[str], most_bytes: int) -> pa.Table | None:
+        """The rows at some locations, in this order; None if several rows together take more than `most_bytes`."""
+        order = np.argsort(locations)
         held = [pa.schema([self._schema.field(name) for name in columns]).empty_table()]
         size = 0
-        for rows in self._by_group(places[order], columns):
+        for rows in self._by_group(locations[order], columns):
             held.append(rows)
             size += rows.nbytes
-            if size > most_bytes and len(places) > 1:
+            if size > most_bytes and len(locations) > 1:
                 return None
         back = np.empty_like(order)
         back[order] = np.arange(len(order))
         return pa.concat_tables(held).take(pa.array(back))
 
-    def _by_group(self, places: RowNumbers, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """The rows at sorted places, a row group at a time."""
-        numbers = files_of(places)
+    def _by_group(self, locations: RowNumbers, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """The rows at sorted locations, a row group at a time."""
+        numbers = files_of(locations)
         for file in np.unique(numbers).tolist():
             fragment = self._open(file)
             starts = self._starts_of(file, fragment)
             first, end = np.searchsorted(numbers, [file, file + 1])
-            rows = places[first:end] - (file << _ROW_BITS)
+            rows = locations[first:end] - (file << _ROW_BITS)
             groups = np.searchsorted(starts, rows, side="right") - 1
             for group in np.unique(groups).tolist():
                 stored = self._read(file, fragment.subset(row_group_ids=[group]), columns)
@@ -119,12 +119,11 @@ class FileRows:
         return self._starts[file]
 
     def _open(self, file: int) -> ds.ParquetFileFragment:
-        path = self._storage.path(*self._files[file])
-        try:
+        table, name = self._files[file]
+        with self._storage.reading(table):
+            path = self._storage.path(table, name)
             fragment = ds.ParquetFileFormat().make_fragment(path, self._storage.filesystem)
             fragment.ensure_complete_metadata()
-        except (FileNotFoundError, pa.ArrowInvalid) as error:
-            raise self._corrupt(file, error) from error
         return fragment
 
     def _read(
@@ -134,20 +133,14 @@ class FileRows:
         columns: Sequence[str],
         wanted: pc.Expression | None = None,
     ) -> pa.Table:
-        try:
+        with self._storage.reading(self._files[file][0]):
             return fragment.to_table(schema=self._schema, columns=list(columns), filter=wanted)
-        except (FileNotFoundError, pa.ArrowInvalid) as error:
-            raise self._corrupt(file, error) from error
-
-    def _corrupt(self, file: int, error: Exception) -> Exception:
-        where = self._storage.uri(self._files[file][0])
-        return corrupt(where, f"a file that can't be read ({type(error).__name__})")
 
 
 def _groups(
     fragment: ds.ParquetFileFragment, wanted: pc.Expression | None, schema: pa.Schema
 ) -> Iterator[ds.ParquetFileFragment]:
-    """The row groups that may hold something wanted, one by one."""
+    """The row groups that may hold wanted rows, one by one."""
     some = fragment if wanted is None else fragment.subset(filter=wanted, schema=schema)
     for group in some.row_groups:
         yield fragment.subset(row_group_ids=[group.id])

@@ -23,8 +23,19 @@ from functools import reduce
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.filter.ast import And, Between, Comparison, Filter, InList, IsNull, Like, Not, Operator, Or
-from schemas.filter.literals import Literal
+from schemas.filter.ast import (
+    And,
+    Between,
+    Comparison,
+    Filter,
+    InList,
+    IsNull,
+    Like,
+    Literal,
+    Not,
+    Operator,
+    Or,
+)
 
 _KERNELS: Mapping[Operator, Callable[[pa.Array, pa.Scalar], pa.BooleanArray]] = {
     Operator.EQUAL: pc.equal,
@@ -38,7 +49,7 @@ _LESS = frozenset({Operator.LESS, Operator.LESS_OR_EQUAL})
 _GREATER = frozenset({Operator.GREATER, Operator.GREATER_OR_EQUAL})
 
 _WIDE = Context(prec=100)
-"""Rounding down must never meet Python's default of 28 digits."""
+"""For rounding down: Python's default of 28 digits would be too few."""
 
 
 def evaluate(condition: Filter, columns: Mapping[str, pa.Array]) -> pa.BooleanArray:
@@ -144,5 +155,5 @@ def _floor(number: Decimal, kind: pa.DataType) -> Decimal:
 
 
 def _settled(values: pa.Array, truth: bool) -> pa.BooleanArray:
-    """The same answer for every row that has a value."""
+    """`truth` for every row that has a value, null for the others."""
     return pc.if_else(pc.is_valid(values), pa.scalar(truth), pa.scalar(None, pa.bool_()))

@@ -2,12 +2,12 @@
 
     copy    parts of the table  ──▶  files of the log, as INSERTs at epoch 0: before every barrier, seen by no reader
     sort    all of them, by vnode and key  ──▶  files of the base, which is then complete up to epoch 0
-    end     the files leave the log, in the commit that says that all of it was done
+    end     the files leave the log, in the commit that marks the copy as done
 
-What is done follows from the tables alone, so a copy that is interrupted goes on with the next part. Everything behind
-the copy finds a base that is as of the beginning, as if a compaction had made it, and knows of no difference.
+What is done follows from the tables alone, so an interrupted copy goes on with the next part. Afterwards the base is in
+the same state as after a compaction to epoch 0, and nothing else treats it differently.
 
-The sort is what finds a key that two rows have; before that no two parts have met.
+The sort finds keys that two rows have: no two parts have met before it.
 """
 
 from __future__ import annotations
@@ -23,20 +23,45 @@ from deltalake.exceptions import DeltaError
 
 from schemas.errors import Code, ConfigError
 from schemas.table import TableSchema
-from state.columns import VNODE, as_inserts, log_schema
+from state.columns import EPOCH, VNODE, as_inserts, log_schema
 from state.initial.chunks import vnodes_of
-from state.initial.progress import ALL, CopyProgress, progress_of, staged
 from state.initial.table import SourcePart, SourceTable
 from state.maintenance.compaction import CompactionPart, CompactionResult, parts_of
-from state.replica import Replica, ReplicaFiles, write_log_file
+from state.replica import LOG_BOUNDS, Replica, ReplicaFiles, write_log_file
 from state.storage import DataFile, Storage
 from state.values.invalid_values import invalid_values
 from state.values.order import arrays
 
+ALL = (1 << 62) - 1
+"""The log's mark `copied` once everything is copied."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopyProgress:
+    """Rows that were copied, and of these sorted into the base; `of` is how many there are, None where unknown."""
+
+    copied: int
+    sorted: int
+    of: int | None
+
+
+def progress_of(replica: Replica, of: int | None) -> CopyProgress | None:
+    """The progress of the copy into a replica; None once it is done."""
+    if replica.log.copied == ALL:
+        return None
+    sorted_ = sum(file.rows for file in replica.base.files())
+    return CopyProgress(sum(file.rows for file in staged(replica)), sorted_, of)
+
+
+def staged(replica: Replica) -> list[DataFile]:
+    """Files of the log with rows that were copied and wait to be sorted, or were."""
+    return [file for file in replica.log.files(LOG_BOUNDS) if file.bounds[EPOCH][1] == 0]
+
+
 BYTES_PER_FILE = 32 << 20
 """Arrow bytes of rows that a part holds at a time, and of the file that it makes of them."""
 _BEFORE_ALL = -1
-"""The epoch that rows at epoch 0 are behind."""
+"""The epoch before that of the copied rows, which is 0."""
 
 
 @dataclass(frozen=True)
@@ -51,10 +76,10 @@ class CopyPart:
 
 @dataclass(frozen=True, slots=True)
 class CopiedPart:
-    """Files that hold the rows of a part; none where it has rows that can't be taken, or files that can't be read.
+    """Files that hold the rows of a part; none where it has invalid rows, or files that can't be read.
 
-    `keyless` counts rows without a key, `invalid` values that their column's type can't hold, by code, column and text.
-    Faults travel as values: of what a worker raises, the driver learns only that the job failed.
+    `keyless` counts rows with a null in the key, `invalid` values that their column's type can't hold, by code, column
+    and text. Errors travel as values: of an exception in a worker, Spark tells the driver only that the job failed.
     """
 
     number: int
@@ -117,7 +142,7 @@ def _as_inserts(rows: pa.Table, table: TableSchema) -> pa.Table:
 
 
 class TableCopy:
-    """A copy under way: take the next parts, run them anywhere, and commit their results.
+    """A copy under way: get the next parts, run them anywhere, and commit their results.
 
     One writer: that of the replica, before its first batch. Raises, from every commit: CommitConflict.
     """
@@ -135,7 +160,7 @@ class TableCopy:
         return self._source.parts(self._most_rows)
 
     def to_copy(self, most: int) -> list[CopyPart]:
-        """The next parts of the first pass; none when that is over."""
+        """The next parts of the first pass, at most `most`; none when it is over."""
         replica = self._replica
         done = replica.log.copied
         return [
@@ -143,8 +168,8 @@ class TableCopy:
             for number, source in enumerate(self._parts[done : done + most])
         ]
 
-    def copied(self, parts: Sequence[CopiedPart]) -> None:
-        """Commit the results of all parts that `to_copy` gave.
+    def commit_copied(self, parts: Sequence[CopiedPart]) -> None:
+        """Commit the results of all parts from `to_copy`.
 
         Raises: ConfigError(INITIAL_TABLE_UNREADABLE, INITIAL_KEY_NULL, VALUE_OUT_OF_RANGE, BAD_ENCODING). Counts are
         those of these parts.
@@ -169,19 +194,19 @@ class TableCopy:
         return parts_of(replica.storage, replica.table, files)
 
     def to_sort(self, most: int) -> list[CompactionPart]:
-        """The next parts of the second pass, once the first is over; none when that is over, too."""
+        """The next parts of the second pass, once the first is over; none when it is over as well."""
         done = self._replica.base.copied
         return self._sort_parts[done : done + most]
 
-    def sorted(self, parts: int, result: CompactionResult) -> None:
-        """Commit the result of `parts` parts that `to_sort` gave. Raises: ConfigError(INITIAL_KEY_DUPLICATE)."""
+    def commit_sorted(self, parts: int, result: CompactionResult) -> None:
+        """Commit the result of `parts` parts from `to_sort`. Raises: ConfigError(INITIAL_KEY_DUPLICATE)."""
         if twice := result.rows_read - sum(file.rows for file in result.added):
             raise self._fault(Code.INITIAL_KEY_DUPLICATE, f"{twice} rows with the primary key of another one")
         base = self._replica.base
         base.commit(result.added, epoch=None, copied=base.copied + parts)
 
-    def end(self) -> None:
-        """Both passes are over: what only they needed leaves the log."""
+    def commit_end(self) -> None:
+        """Remove the copied files from the log, after both passes."""
         self._replica.log.commit([], staged(self._replica), epoch=None, copied=ALL)
 
     def _fault(self, code: Code, found: str) -> ConfigError:

@@ -1,15 +1,73 @@
-"""Where a table starts, as kept in the state's binding: what was declared, and what was decided from it once."""
+"""Starts of a table, as kept in the state's binding: the declaration, and what was decided from it once."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from schemas.json.debezium_values import TimeMode
 from schemas.kinds.initial import DeltaStart
-from schemas.table import TableSchema
-from state.initial.survey import Identity, Survey
+from schemas.table import Column, TableSchema
+from state.values.chunks import Chunk, KeyRange, TransactionSnapshot
+from state.values.reading import TableRead
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The identity of a table. A restored or promoted server, or a table created again, has another one."""
+
+    system: str
+    database: str
+    table: int
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """The plan of reading a table from its database: decided once, before any row is read, and kept with the state.
+
+    The ranges follow each other up to the last key at that time. `tail` is the chunk behind them: without a row, and
+    with the snapshot that saw none there. So the copy ends even if the table is appended to all the time.
+    """
+
+    ranges: tuple[KeyRange, ...]
+    tail: Chunk | None
+    """None for a whole table, which one snapshot sees."""
+    rows: int
+    """The server's estimate."""
+    size: int
+    """Bytes of the table in the database, without its indexes."""
+    first: TransactionSnapshot
+    """Taken before any row is read; also the snapshot of the tail."""
+
+    def begin(self) -> TableRead:
+        """The reading at its beginning; the tail has yet to be read, too."""
+        bounds = [keys.upto for keys in self.ranges if keys.upto is not None]
+        return TableRead.begin(self.first, bounds)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values, which `from_dict` reads back."""
+        return {
+            "ranges": [keys.to_list() for keys in self.ranges],
+            "tail": None if self.tail is None else self.tail.to_dict(),
+            "rows": self.rows,
+            "size": self.size,
+            "first": self.first.to_text(),
+        }
+
+    @classmethod
+    def from_dict(cls, raw: dict[str, Any], key_columns: Sequence[Column]) -> Survey:
+        """Read what `to_dict` gave."""
+        tail = raw["tail"]
+        return cls(
+            tuple(KeyRange.from_list(keys, key_columns) for keys in raw["ranges"]),
+            None if tail is None else Chunk.from_dict(tail, key_columns),
+            raw["rows"],
+            raw["size"],
+            TransactionSnapshot.from_text(raw["first"]),
+        )
+
 
 KEY = "initial"
 """The key in a state's binding, which is the journal's `table`."""
@@ -30,12 +88,12 @@ class Start:
     rows: int | None
 
     def bound(self) -> dict[str, Any]:
-        """As a key of the binding, with JSON values."""
+        """The binding's entry, with JSON values."""
         return {KEY: {**self.declared.to_dict(), "from": list(self.offsets), "rows": self.rows}}
 
     @classmethod
-    def of(cls, binding: str) -> Start | None:
-        """That of a state with this binding, None for one that starts elsewhere."""
+    def from_binding(cls, binding: str) -> Start | None:
+        """The start in a state's binding; None for another kind of start."""
         raw = json.loads(binding).get(KEY)
         if raw is None or _KIND in raw:
             return None
@@ -52,12 +110,12 @@ class TopicStart:
     offsets: tuple[int, ...]
 
     def bound(self) -> dict[str, Any]:
-        """As a key of the binding, with JSON values."""
+        """The binding's entry, with JSON values."""
         return {KEY: {_KIND: _TOPIC, "from": list(self.offsets)}}
 
     @classmethod
-    def of(cls, binding: str) -> TopicStart | None:
-        """That of a state with this binding, None for one that starts elsewhere."""
+    def from_binding(cls, binding: str) -> TopicStart | None:
+        """The start in a state's binding; None for another kind of start."""
         raw = json.loads(binding).get(KEY)
         return None if raw is None or raw.get(_KIND) != _TOPIC else cls(tuple(raw["from"]))
 
@@ -69,8 +127,8 @@ class TopicStart:
 class DatabaseStart:
     """A start from a table of PostgreSQL.
 
-    `declared` is what the state is bound to (`PostgresStart.to_dict`). `time` and `publication` are the connector's,
-    None where it was not asked or does not say.
+    `declared` is the bound declaration (`PostgresStart.to_dict`). `time` and `publication` are the connector's, None
+    where they are not known.
     """
 
     declared: dict[str, Any]
@@ -81,13 +139,13 @@ class DatabaseStart:
     publication: str | None = None
 
     def bound(self) -> dict[str, Any]:
-        """As a key of the binding, with JSON values."""
+        """The binding's entry, with JSON values."""
         return {
             KEY: {
                 _KIND: _POSTGRES,
                 "declared": self.declared,
                 "from": list(self.offsets),
-                "identity": self.identity.to_dict(),
+                "identity": asdict(self.identity),
                 "survey": self.survey.to_dict(),
                 "time": self.time,
                 "publication": self.publication,
@@ -95,15 +153,15 @@ class DatabaseStart:
         }
 
     @classmethod
-    def of(cls, binding: str, table: TableSchema) -> DatabaseStart | None:
-        """That of a state with this binding, None for one that starts elsewhere."""
+    def from_binding(cls, binding: str, table: TableSchema) -> DatabaseStart | None:
+        """The start in a state's binding; None for another kind of start."""
         raw = json.loads(binding).get(KEY)
         if raw is None or raw.get(_KIND) != _POSTGRES:
             return None
         return cls(
             raw["declared"],
             tuple(raw["from"]),
-            Identity.from_dict(raw["identity"]),
+            Identity(**raw["identity"]),
             Survey.from_dict(raw["survey"], table.key_columns),
             raw["time"],
             raw["publication"],
@@ -114,4 +172,4 @@ class DatabaseStart:
 
 
 AnyStart = Start | DatabaseStart | TopicStart
-"""Where a table starts, if not at the first record of its topic."""
+"""A start from elsewhere than the first record of the topic."""

@@ -1,14 +1,13 @@
-"""What a part of a compaction reads: the rows of its vnodes, in base and log, in bounded memory.
+"""Rows of a part of a compaction: those of its vnodes in base and log, in bounded memory.
 
-A small part is read whole. Of a larger one only the keys and what the log adds are read first; the values follow by
-the rows' places, some megabytes at a time, and only those of rows that are asked for.
+A small part is read whole. Of a larger one only the keys and the log's own columns are read first; values are read by
+the rows' locations, some megabytes at a time, and only those of rows that are needed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +16,7 @@ import pyarrow.compute as pc
 from schemas.position import Key
 from schemas.table import TableSchema
 from state.columns import EPOCH, LOG_OWN, VNODE, as_inserts, log_schema
-from state.file_rows import PLACE, FileRows, RowNumbers, files_of
+from state.file_rows import LOCATION, FileRows, RowNumbers, files_of
 from state.replica import BASE_PATH, LOG_PATH, BaseFile, ReplicaFiles, raw_bytes
 from state.storage import DataFile, Storage
 from state.values.order import arrays, key_at, within
@@ -46,26 +45,16 @@ class CompactionPart:
         return self.files.base_bytes + self.files.log_bytes_of(frozenset(self.vnodes))
 
 
-class PartRows(Protocol):
-    """The rows of a part: those of the log from the beginning on, then those of base files as INSERTs before them."""
-
-    rows: pa.Table
-    """At least the log's own columns and the key; in no order."""
-
-    def add_base(self, files: Sequence[BaseFile]) -> None:
-        """Read base files of the part."""
-
-    def values(self, numbers: RowNumbers) -> Iterator[pa.Table]:
-        """The table's columns of some of the rows, in this order, in tables of about `BYTES_PER_PART` at most."""
-
-
 def rows_of(part: CompactionPart) -> PartRows:
     """The log's rows of a part. Raises: StateError when a file can't be read, here or later."""
-    return Held(part) if part.size <= BYTES_PER_PART else Placed(part)
+    return HeldRows(part) if part.size <= BYTES_PER_PART else LocatedRows(part)
 
 
-class Held:
-    """Rows of a small part, all in memory."""
+class HeldRows:
+    """The rows of a small part, all in memory: those of the log, then those of base files as INSERTs before them.
+
+    `rows` has all columns of the log, in no order.
+    """
 
     def __init__(self, part: CompactionPart) -> None:
         self._part, self._schema = part, log_schema(part.table)
@@ -74,7 +63,8 @@ class Held:
             part, part.storage.read_parquet(LOG_PATH, paths, self._schema, wanted=_wanted(part))
         )
 
-    def add_base(self, files: Sequence[BaseFile]) -> None:  # noqa: D102  (PartRows)
+    def add_base(self, files: Sequence[BaseFile]) -> None:
+        """Read base files of the part."""
         stored = pa.schema([self._schema.field(name) for name in self._part.table.column_names])
         read = [
             as_inserts(
@@ -84,12 +74,16 @@ class Held:
         ]
         self.rows = pa.concat_tables([self.rows, *read]).combine_chunks()
 
-    def values(self, numbers: RowNumbers) -> Iterator[pa.Table]:  # noqa: D102  (PartRows)
+    def values(self, numbers: RowNumbers) -> Iterator[pa.Table]:
+        """The table's columns of these of the rows, in this order, in tables of about `BYTES_PER_PART` at most."""
         yield self.rows.select(self._part.table.column_names).take(pa.array(numbers))
 
 
-class Placed:
-    """Rows of a large part: keys and places in memory, values read from the files when asked for."""
+class LocatedRows:
+    """The rows of a large part, as `HeldRows`: `rows` has the log's own columns, the key and where each row is stored.
+
+    Values are read from the files when they are needed.
+    """
 
     def __init__(self, part: CompactionPart) -> None:
         self._part = part
@@ -103,13 +97,14 @@ class Placed:
         self._stored = FileRows(part.storage, paths, schema)
         self._row_bytes = np.array([raw_bytes(file) / max(file.rows, 1) for file in self._files])
         self._names = [*LOG_OWN, *part.table.primary_key]
-        self._schema = pa.schema([*(schema.field(name) for name in self._names), (PLACE, pa.int64())])
+        self._schema = pa.schema([*(schema.field(name) for name in self._names), (LOCATION, pa.int64())])
         found = [
             self._stored.find(number, self._names, _wanted(part)) for number in range(len(part.files.log))
         ]
         self.rows = _in_range(part, pa.concat_tables([self._schema.empty_table(), *found]))
 
-    def add_base(self, files: Sequence[BaseFile]) -> None:  # noqa: D102  (PartRows)
+    def add_base(self, files: Sequence[BaseFile]) -> None:
+        """Read base files of the part."""
         read = [
             as_inserts(
                 self._stored.find(self._files.index(file), self._part.table.primary_key),
@@ -121,21 +116,25 @@ class Placed:
         ]
         self.rows = pa.concat_tables([self.rows, *read]).combine_chunks()
 
-    def values(self, numbers: RowNumbers) -> Iterator[pa.Table]:  # noqa: D102  (PartRows)
-        places = self.rows[PLACE].to_numpy()[numbers]
-        piece = np.cumsum(self._row_bytes[files_of(places)]) // BYTES_PER_PART
-        for some in np.split(places, np.flatnonzero(np.diff(piece)) + 1):
+    def values(self, numbers: RowNumbers) -> Iterator[pa.Table]:
+        """The table's columns of these of the rows, in this order, in tables of about `BYTES_PER_PART` at most."""
+        locations = self.rows[LOCATION].to_numpy()[numbers]
+        piece = np.cumsum(self._row_bytes[files_of(locations)]) // BYTES_PER_PART
+        for some in np.split(locations, np.flatnonzero(np.diff(piece)) + 1):
             yield from self._values(some)
 
-    def _values(self, places: RowNumbers) -> Iterator[pa.Table]:
-        """Files know the average of their rows only, so it may turn out to be more than expected."""
-        found = self._stored.take(places, self._part.table.column_names, 2 * BYTES_PER_PART)
+    def _values(self, locations: RowNumbers) -> Iterator[pa.Table]:
+        """Sizes are averages of whole files, so the rows may turn out larger than expected, and are halved then."""
+        found = self._stored.take(locations, self._part.table.column_names, 2 * BYTES_PER_PART)
         if found is not None:
             yield found
         else:
-            middle = len(places) // 2
-            yield from self._values(places[:middle])
-            yield from self._values(places[middle:])
+            middle = len(locations) // 2
+            yield from self._values(locations[:middle])
+            yield from self._values(locations[middle:])
+
+
+PartRows = HeldRows | LocatedRows
 
 
 def _wanted(part: CompactionPart) -> pc.Expression:

@@ -15,7 +15,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -26,6 +27,9 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from schemas.errors import Code, EnvironmentProblem
+from schemas.settings.config import ServiceConfig
+from streaming.kafka.clients import KafkaSettings
+from streaming.kafka.topics import create_topic, partitions_of
 from streaming.runtime.java.home import java, log_options
 from streaming.runtime.java.jars import JarSet, broker_archive, ensure, sharing
 from streaming.runtime.paths import log_folder
@@ -47,7 +51,7 @@ listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT{protocol
 log.dirs={data}
 # A mistyped topic name is an error, not a new topic.
 auto.create.topics.enable=false
-# One broker has to be enough for everything that wants copies.
+# One broker has to be enough for all topics that have copies by default.
 default.replication.factor=1
 min.insync.replicas=1
 offsets.topic.replication.factor=1
@@ -73,9 +77,9 @@ num.io.threads=4
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """A further way in: `protocol` is Kafka's (`SASL_SSL`), `settings` are the broker's for this listener alone.
+    """A further listener: `protocol` is Kafka's (`SASL_SSL`), `settings` are the broker's for this listener alone.
 
-    Their names come without `listener.name.<name>.`, which is put before them.
+    Their names lack the prefix `listener.name.<name>.`, which is added.
     """
 
     name: str
@@ -91,7 +95,7 @@ class Listener:
 
 
 def log_name(data: Path) -> str:
-    """The log file's name of a broker, by the whole path of its folder: those of one name have files of their own."""
+    """The name of a broker's log file, by the whole path of its folder: folders of one name have different files."""
     digest = blake2b(str(data.resolve()).encode(), digest_size=4).hexdigest()
     return f"kafka-{data.name}-{digest}.log"
 
@@ -129,12 +133,12 @@ class EmbeddedBroker:
         self._process: subprocess.Popen[bytes] | None = None
 
     def address(self, listener: str) -> str:
-        """Where a further listener is, once the broker has been started."""
+        """The address of a further listener, once the broker has been started."""
         return f"{_HOST}:{self._ports[listener]}"
 
     @property
     def bootstrap(self) -> str:
-        """The address for clients; only true once the broker has been started."""
+        """The address for clients, once the broker has been started."""
         return f"{_HOST}:{self.port}"
 
     @property
@@ -169,7 +173,7 @@ class EmbeddedBroker:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                # Its own session: a Ctrl-C in the terminal is for us; we stop the broker last.
+                # Its own session: a Ctrl-C in the terminal is not for the broker, which is stopped last.
                 start_new_session=True,
                 preexec_fn=_end_with_parent(),
             )
@@ -303,3 +307,24 @@ def _end_with_parent() -> Callable[[], None] | None:
         prctl(set_parent_death_signal, signal.SIGTERM)
 
     return request
+
+
+UPSTREAM_PARTITIONS = 4
+
+
+@contextmanager
+def broker_of(config: ServiceConfig) -> Iterator[KafkaSettings]:
+    """The settings of the configured broker, or of an embedded one, as for demos and first steps.
+
+    An embedded one has its data in the state's folder, and makes the upstream topic if it is missing.
+
+        Raises: EnvironmentProblem when an embedded one does not come up.
+    """
+    if config.kafka.bootstrap is not None:
+        yield KafkaSettings.from_config(config.kafka)
+        return
+    with EmbeddedBroker(data=Path(str(config.state)) / "kafka") as broker:
+        kafka = KafkaSettings(broker.bootstrap)
+        if partitions_of(kafka, config.upstream) is None:
+            create_topic(kafka, config.upstream, UPSTREAM_PARTITIONS)
+        yield kafka

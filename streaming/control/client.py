@@ -22,8 +22,8 @@ from schemas.table import TableSchema
 from schemas.topics import UpstreamTopics
 from state.values.plan import JobState
 from streaming.control.state_view import StateReader
-from streaming.core.jobs import MutationReport, apply
-from streaming.kafka.barrier_records import barrier_in
+from streaming.core.jobs import MutationReport, apply_mutation
+from streaming.kafka.barriers import barrier_in
 from streaming.kafka.clients import KafkaSettings, translated
 from streaming.kafka.consumer import RangeReader
 from streaming.kafka.topics import create_topic
@@ -149,7 +149,7 @@ def refuse(
 
     `partitions` are the upstream's, None where they are not known.
     """
-    outcome = apply(
+    outcome = apply_mutation(
         mutation, epoch, tuple(jobs), lanes=lanes, start=epoch, table=table, partitions=partitions
     )
     for report in outcome.reports:

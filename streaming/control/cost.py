@@ -26,7 +26,7 @@ from state.values.plan import Pin, Slice
 from streaming.kafka.topics import Watermarks
 from streaming.scan.kinds import Scans
 from streaming.scan.protocol import PinnedScan
-from streaming.sink.columns import Output, Rows
+from streaming.sink.columns import Output, SnapshotRows
 
 SAMPLE_ROWS = 50_000
 SAMPLE_BYTES = 256 << 20
@@ -71,7 +71,7 @@ def estimate(storage: Storage, table: TableSchema, job: JobDefinition) -> Cost:
     size = sum(file.size for base in files.base.values() for file in base) + sum(
         file.size for file in files.log
     )
-    scan = Scans(replica).of(job).pinned(Pin(version, ()), frozenset(range(job.part_count)))
+    scan = Scans(replica).scan_for(job).pinned(Pin(version, ()), frozenset(range(job.part_count)))
     if job.format.ids is None:  # any will do
         job = job.with_ids(SchemaIds(0, 0))
     began = time.perf_counter()
@@ -99,7 +99,7 @@ def of_records(marks: Sequence[Watermarks]) -> Cost:
 
 def _sample(scan: PinnedScan, job: JobDefinition, table: TableSchema) -> Iterator[pa.Table]:
     """Rows of the first parts: enough rows, or enough bytes."""
-    columns = [column.name for column in JobSchemas.of(job, table).read]
+    columns = [column.name for column in JobSchemas.from_job(job, table).read]
     rows = size = 0
     for part in range(job.part_count):
         for read in scan.reader(frozenset({part}), columns)(Slice(part, None, None)):
@@ -125,6 +125,6 @@ def _encoded_bytes(rows: pa.Table, job: JobDefinition, table: TableSchema) -> in
         return 0
     arrays = {name: rows[name].combine_chunks() for name in rows.column_names}
     parts = np.zeros(rows.num_rows, np.int32)
-    shown = Rows(output=Output(job, table), parts=parts, barrier=_ANY_BARRIER, arrays=arrays)
+    shown = SnapshotRows(output=Output(job, table), parts=parts, barrier=_ANY_BARRIER, arrays=arrays)
     records = shown.records()
     return int(records.keys.nbytes + records.values.nbytes)

@@ -1,9 +1,9 @@
-"""What condition a service is in, decided from what is known of it; times are seconds of a clock that is never set.
+"""The condition of a service, as a pure function of `HealthFacts`; times are seconds of a clock that is never set.
 
 A service is *ready* while barriers come out: its last batch is no older than `late_s`, and nothing has interrupted it
-since. Once it is late, the condition names the cause, and the reason says where it is and what to do about it:
+since. Once it is late, the condition names the cause, and the reason its location and the next step:
 
-    degraded                trouble that may pass has interrupted it or its injector: Kafka is away, a Spark job failed
+    degraded                a passing error has interrupted it or its injector: Kafka is away, a Spark job failed
     upstream stuck          an open transaction holds the last stable offset of a partition
     waiting for barriers    none come, or one is missing in some partitions
     stuck                   there is a barrier to work up to, and no sign of work
@@ -15,23 +15,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
 
 from schemas.errors import BackfillError, Code, EnvironmentProblem, TopicError
 
 LEAST_LATE_S = 30.0
 LATE_INTERVALS = 3
 _LASTING_S = 10.0
-"""What lasts as long is no moment between two transactions, and no broker that changes its leaders."""
+"""Shorter gaps are ignored: transaction boundaries and leader elections stay below this."""
 
 
 def late_after_s(interval_ms: int) -> float:
-    """How long after a batch another one has to have come: 30 s, or three intervals between barriers."""
+    """The maximal time between two batches, in seconds: 30, or three intervals between barriers."""
     return max(LEAST_LATE_S, LATE_INTERVALS * interval_ms / 1_000)
 
 
-class Condition(StrEnum):
-    """One word or three on a service; the values are what the API, the page and the log say."""
+class HealthCondition(StrEnum):
+    """Conditions of a service; the values are shown by the API, the page and the log."""
 
     STARTING = "starting"
     SERVING = "serving"
@@ -43,19 +42,9 @@ class Condition(StrEnum):
     STOPPING = "stopping"
 
 
-class Marks(Protocol):
-    """Offsets of a partition: committed readers get as far as `stable`, all others as far as `high`."""
-
-    @property
-    def stable(self) -> int: ...
-
-    @property
-    def high(self) -> int: ...
-
-
 @dataclass(frozen=True, slots=True)
-class Held:
-    """A partition whose last stable offset an open transaction has held since then."""
+class StuckPartition:
+    """A partition whose last stable offset an open transaction has held since `since_s`."""
 
     partition: int
     stable: int
@@ -63,32 +52,37 @@ class Held:
     since_s: float
 
 
-def held_now(before: Sequence[Held], marks: Sequence[Marks], now_s: float) -> tuple[Held, ...]:
-    """The partitions that are held, from a look at the marks of all of them and what the look before has found."""
+def held_now(
+    before: Sequence[StuckPartition], ends: Sequence[tuple[int, int]], now_s: float
+) -> tuple[StuckPartition, ...]:
+    """The partitions that are held now; `before` is the last result.
+
+    `ends` has the last stable offset and the high watermark of each partition.
+    """
     since = {(each.partition, each.stable): each.since_s for each in before}
     return tuple(
-        Held(number, each.stable, each.high, since.get((number, each.stable), now_s))
-        for number, each in enumerate(marks)
-        if each.stable < each.high
+        StuckPartition(number, stable, high, since.get((number, stable), now_s))
+        for number, (stable, high) in enumerate(ends)
+        if stable < high
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Interruption:
-    """Something that interrupted the service, and when it began."""
+    """An error that interrupted the service, and its start."""
 
     problem: BackfillError
     since_s: float
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """What is known of a service.
+class HealthFacts:
+    """The facts that decide the health of a service.
 
-    `streaming`: start-up is over. `pending`: committed barriers that no batch has done. `missing`: for each partition
-    that lacks a barrier that others have, how far it was read. `busy_since_s`: since when Spark has been at a job, None
-    if it has none; `progress_s`: when it last showed a sign of work. `trouble` has ended the stream, `away` is the
-    broker's (None once it answers). `hindered` is the injector's.
+    `streaming`: start-up is over. `pending`: committed barriers that no batch has done. `missing`: (partition, next
+    offset) of each partition that lacks a barrier that others have. `busy_since_s`: the start of Spark's oldest job
+    under way, None without one; `progress_s`: the last sign of work of one. `trouble` has ended the stream, `away` is
+    the broker's (None once it answers), `hindered` the injector's.
     """
 
     upstream: str
@@ -102,7 +96,7 @@ class Facts:
     pending: int = 0
     busy_since_s: float | None = None
     progress_s: float | None = None
-    held: tuple[Held, ...] = ()
+    held: tuple[StuckPartition, ...] = ()
     missing: tuple[tuple[int, int], ...] = ()
     trouble: Interruption | None = None
     away: Interruption | None = None
@@ -115,54 +109,54 @@ class Facts:
 
     @property
     def lasting_s(self) -> float:
-        """What lasts as long counts."""
+        """The minimal duration before a condition is reported."""
         return min(_LASTING_S, self.late_s / 3)
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """`reason` says what is wrong and what to do, None where nothing is; `idle_s` is the time since the last batch."""
+    """`reason` has the error and the next step, None without one; `idle_s` is the time since the last batch."""
 
-    condition: Condition
+    condition: HealthCondition
     ready: bool
     reason: BackfillError | None
     idle_s: float
 
 
-def health(facts: Facts, now_s: float) -> Health:
-    """The condition as of now."""
+def health(facts: HealthFacts, now_s: float) -> Health:
+    """The health at `now_s`."""
     idle_s = max(0.0, now_s - facts.since_s)
     is_late = idle_s > facts.late_s
     condition, reason = _condition(facts, now_s, idle_s, is_late=is_late)
-    is_fine = condition in (Condition.SERVING, Condition.CATCHING_UP)
+    is_fine = condition in (HealthCondition.SERVING, HealthCondition.CATCHING_UP)
     return Health(condition, is_fine and not is_late and facts.last_batch_s is not None, reason, idle_s)
 
 
 def _condition(
-    facts: Facts, now_s: float, idle_s: float, *, is_late: bool
-) -> tuple[Condition, BackfillError | None]:
+    facts: HealthFacts, now_s: float, idle_s: float, *, is_late: bool
+) -> tuple[HealthCondition, BackfillError | None]:
     if facts.stopping:
-        return Condition.STOPPING, None
+        return HealthCondition.STOPPING, None
     if trouble := _interruption(facts, now_s):
-        return Condition.DEGRADED, trouble
+        return HealthCondition.DEGRADED, trouble
     if not is_late:
         if facts.last_batch_s is None:
-            return Condition.STARTING, None
+            return HealthCondition.STARTING, None
         many = facts.pending * facts.interval_ms / 1_000 > facts.late_s
-        return Condition.CATCHING_UP if many else Condition.SERVING, None
+        return HealthCondition.CATCHING_UP if many else HealthCondition.SERVING, None
     lasting = lasting_held(facts, now_s)
     if lasting:
-        return Condition.UPSTREAM_STUCK, _held(facts, lasting, now_s)
+        return HealthCondition.UPSTREAM_STUCK, _held(facts, lasting, now_s)
     return _late(facts, now_s, idle_s)
 
 
-def lasting_held(facts: Facts, now_s: float) -> list[Held]:
-    """The partitions that are held for longer than transactions usually are open."""
+def lasting_held(facts: HealthFacts, now_s: float) -> list[StuckPartition]:
+    """The partitions that have been held for longer than transactions are usually open."""
     return [each for each in facts.held if now_s - each.since_s >= facts.lasting_s]
 
 
-def _interruption(facts: Facts, now_s: float) -> BackfillError | None:
-    """What has interrupted the service since its last batch; Kafka being away is the cause of all that follows."""
+def _interruption(facts: HealthFacts, now_s: float) -> BackfillError | None:
+    """The error that interrupted the service since its last batch; an unreachable Kafka is the cause of all others."""
     away, trouble = facts.away, facts.trouble
     if away is not None and away.since_s >= facts.since_s:
         lasts = now_s - away.since_s >= facts.lasting_s
@@ -170,21 +164,23 @@ def _interruption(facts: Facts, now_s: float) -> BackfillError | None:
     return None if trouble is None else trouble.problem
 
 
-def _late(facts: Facts, now_s: float, idle_s: float) -> tuple[Condition, BackfillError | None]:
+def _late(facts: HealthFacts, now_s: float, idle_s: float) -> tuple[HealthCondition, BackfillError | None]:
     works = facts.progress_s is not None and now_s - facts.progress_s <= facts.late_s
     busy = facts.busy_since_s is not None
     if (busy or (facts.pending and facts.streaming)) and not works:
-        return Condition.STUCK, _stuck(facts, now_s, idle_s)
-    # A long job without a barrier to work up to looks for barriers in very many records.
+        return HealthCondition.STUCK, _stuck(facts, now_s, idle_s)
+    # A long job without pending barriers searches for barriers in very many records.
     at_work = facts.pending or (busy and now_s - (facts.busy_since_s or 0.0) >= facts.lasting_s)
     if not facts.streaming or (at_work and facts.last_batch_s is None):
-        return Condition.STARTING, None
+        return HealthCondition.STARTING, None
     if not at_work and isinstance(facts.hindered, EnvironmentProblem):
-        return Condition.DEGRADED, facts.hindered
-    return (Condition.CATCHING_UP, None) if at_work else (Condition.WAITING, _waiting(facts, idle_s))
+        return HealthCondition.DEGRADED, facts.hindered
+    return (
+        (HealthCondition.CATCHING_UP, None) if at_work else (HealthCondition.WAITING, _waiting(facts, idle_s))
+    )
 
 
-def _held(facts: Facts, held: Sequence[Held], now_s: float) -> TopicError:
+def _held(facts: HealthFacts, held: Sequence[StuckPartition], now_s: float) -> TopicError:
     first = min(held, key=lambda each: each.since_s)
     others = f", and {len(held) - 1} more partitions like it" if len(held) > 1 else ""
     return TopicError(
@@ -195,7 +191,7 @@ def _held(facts: Facts, held: Sequence[Held], now_s: float) -> TopicError:
     )
 
 
-def _waiting(facts: Facts, idle_s: float) -> BackfillError:
+def _waiting(facts: HealthFacts, idle_s: float) -> BackfillError:
     if facts.missing:
         return TopicError(
             Code.BARRIER_STALLED,
@@ -219,7 +215,7 @@ def _waiting(facts: Facts, idle_s: float) -> BackfillError:
     )
 
 
-def _stuck(facts: Facts, now_s: float, idle_s: float) -> EnvironmentProblem:
+def _stuck(facts: HealthFacts, now_s: float, idle_s: float) -> EnvironmentProblem:
     still_s = idle_s if facts.progress_s is None else min(idle_s, now_s - facts.progress_s)
     return EnvironmentProblem(
         Code.NO_PROGRESS,

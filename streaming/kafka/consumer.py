@@ -1,7 +1,7 @@
-"""Reading ranges of offsets, committed records only, and finding the last record of its kind in a partition.
+"""Readers of ranges of offsets, committed records only, and searches for the last record of a kind in a partition.
 
-Offsets have holes: transaction markers, aborted records. So the end of a range is known only by a record at
-or beyond it, or by the end of the partition, never by counting.
+Offsets have holes: transaction markers, aborted records. So the end of a range is found only by a record at or beyond
+it, or by the end of the partition, never by counting.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ Wanted = Callable[[Message], bool]
 
 
 def stable_pauses_s() -> Iterator[float]:
-    """Pauses between looks at a last stable offset, without end.
+    """Pauses between requests for a last stable offset, without end.
 
-    Most transactions end within milliseconds; about one that does not, the broker is asked twice a second.
+    Most transactions end within milliseconds; later the broker is polled twice a second.
     """
     pause_s = 0.01
     while True:
@@ -43,13 +43,13 @@ def any_record(_: Message) -> bool:
     return True
 
 
-def place(message: Message) -> str:
+def location(message: Message) -> str:
     """`topic-partition@offset`, the form in which errors name a record."""
     return f"{message.topic()}-{message.partition()}@{message.offset()}"
 
 
-class Look(NamedTuple):
-    """What was found in a partition, and from which offset on it was looked for."""
+class LastRecord(NamedTuple):
+    """The last wanted record of a partition, and the offset down to which it was searched for."""
 
     message: Message | None
     since: int
@@ -74,7 +74,7 @@ class RangeReader:
         return admin(self._settings)
 
     def close(self) -> None:
-        """Leave the broker; idempotent."""
+        """Close the consumer; idempotent."""
         self._consumer.close()
 
     def watermarks(self, topic: str) -> tuple[Watermarks, ...]:
@@ -110,7 +110,7 @@ class RangeReader:
             now = self.watermarks(topic)
 
     def first_since(self, topic: str, time_ms: int) -> dict[int, int]:
-        """By partition, the first offset whose record is from this Unix time or later; none where all are older.
+        """By partition, the first offset whose record is from this Unix time (ms) or later; none if all are older.
 
         Raises: EnvironmentProblem, TopicError(TOPIC_MISSING).
         """
@@ -126,7 +126,7 @@ class RangeReader:
         """The committed records with start <= offset < end of each partition, in chunks of one or more.
 
         Partitions are interleaved; within one the order is the log's. Ends once every range is read, so a range must
-        not end behind what committed readers have been able to see.
+        not end behind the last stable offset.
 
         Raises: EnvironmentProblem(BROKER_UNREACHABLE) when nothing comes for `wait_s`; InputError(DATA_LOST)
             when retention has removed the start.
@@ -137,8 +137,8 @@ class RangeReader:
         try:
             yield from self._read_assigned(topic, left)
         finally:
-            # Also where the caller reads no further: what stays assigned goes on asking, and the next read would wait
-            # for the answer to that, half a second where nothing comes.
+            # Also if the caller stops early: assigned partitions are fetched further, and the next read would wait for
+            # the answer to that, half a second where no record comes.
             with suppress(RuntimeError):  # closed meanwhile
                 self._consumer.unassign()
 
@@ -156,7 +156,7 @@ class RangeReader:
             self._drop_done(topic, done, left)
 
     def _learn_leaders(self, topic: str) -> None:
-        """Before the first read: an assignment that comes before the connection looks for leaders a second later."""
+        """Before the first read: an assignment before the connection is up finds leaders only a second later."""
         if topic not in self._known_topics:
             with translated(self._settings, what=topic):
                 self._consumer.list_topics(topic, timeout=self._settings.wait_s)
@@ -173,7 +173,7 @@ class RangeReader:
         for message in events:
             error = message.error()
             if error is not None and not _is_end(error) and not error.retriable():
-                raise translate(error, self._settings, what=place(message) if message.topic() else topic)
+                raise translate(error, self._settings, what=location(message) if message.topic() else topic)
         return [message for message in chunk if (error := message.error()) is None or _is_end(error)]
 
     def _drop_done(self, topic: str, done: set[int], left: dict[int, int]) -> None:
@@ -208,12 +208,12 @@ class RangeReader:
         *,
         most: float = math.inf,
         most_bytes: float = math.inf,
-    ) -> dict[int, Look]:
+    ) -> dict[int, LastRecord]:
         """The last committed record of each partition that is wanted.
 
-        Looks back from the ends in windows that grow, in all partitions at once, so records near the ends are found
-        soon, and each record is read once however far back they are; no further than `most` records of a partition,
-        nor to where the next windows would, by the size of those before them, be more than `most_bytes` in all.
+        Searches from the ends in growing windows, in all partitions at once, so records near the ends are found soon,
+        and each record is read once however far back they are. Ends after `most` records of a partition, or before
+        windows that would, by the size of those before them, have more than `most_bytes` in all.
         """
         marks = self.watermarks(topic)
         ends = {number: marks[number].stable for number in partitions}
@@ -231,7 +231,7 @@ class RangeReader:
                 found |= _last_of_each(chunk, wanted)
             ends |= {number: start for number, (start, _) in ranges.items()}
             window *= _WINDOW_GROWTH
-        return {number: Look(found.get(number), ends[number]) for number in partitions}
+        return {number: LastRecord(found.get(number), ends[number]) for number in partitions}
 
 
 def _last_of_each(chunk: Sequence[Message], wanted: Wanted) -> dict[int, Message]:
@@ -245,7 +245,7 @@ def _last_of_each(chunk: Sequence[Message], wanted: Wanted) -> dict[int, Message
 
 
 def located(message: Message) -> tuple[int, int]:
-    """Partition and offset of a message that a consumer got."""
+    """Partition and offset of a received message."""
     partition, offset = message.partition(), message.offset()
     assert partition is not None  # only a message that was never sent lacks them
     assert offset is not None
@@ -266,12 +266,12 @@ def _is_end(error: KafkaError) -> bool:
 def _split(chunk: list[Message], ends: Mapping[int, int]) -> tuple[list[Message], set[int]]:
     """The records within their partition's end, and the partitions of which nothing more can come.
 
-    That is so after a record at the end or beyond it, and at the end of the partition (an event, no record), unless
-    that lies before the end of the range: a replica that has just become the leader may for a moment show less than
-    was seen of the one before.
+    A range is done after a record at its end or beyond, and at the end of the partition (an event, no record), unless
+    that lies before the end of the range: a replica that has just become the leader may for a moment show less than the
+    one before.
     """
     records, done = [], set[int]()
-    for message in chunk:  # no call that can be spared: a batch may have a hundred thousand
+    for message in chunk:  # without needless calls: a batch may have a hundred thousand messages
         partition: Any = message.partition()
         end = ends.get(partition)
         if end is None:  # fetched before its partition was dropped
@@ -283,11 +283,3 @@ def _split(chunk: list[Message], ends: Mapping[int, int]) -> tuple[list[Message]
         if offset >= (end - 1 if is_record else end):
             done.add(partition)
     return records, done
-
-
-def read_tail(
-    settings: KafkaSettings, topic: str, partition: int, wanted: Wanted = any_record
-) -> Message | None:
-    """`RangeReader.last` for a single look."""
-    with RangeReader(settings) as reader:
-        return reader.last(topic, partition, wanted)

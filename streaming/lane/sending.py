@@ -28,7 +28,7 @@ from streaming.lane.task import LaneJob, LaneTask, LongRow, Sent
 from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint
 from streaming.runtime.timing import Stopwatch
-from streaming.sink.columns import Rows
+from streaming.sink.columns import SnapshotRows
 from streaming.sink.writers import LaneWriters
 
 _ENOUGH_ROWS = 8_192
@@ -41,7 +41,7 @@ def send_letters(task: LaneTask, lane: int, jobs: Sequence[LaneJob], writers: La
     parked = [item for item in task.plan.parked if item.lane == lane]
     for letter in task.read_letters(parked) if parked else ():
         for job in jobs:
-            writers.of(job.output).letter(job.output, letter)
+            writers.writer_for(job.output).letter(job.output, letter)
 
 
 def send_all(
@@ -77,7 +77,7 @@ def _open_jobs(task: LaneTask, jobs: Iterable[LaneJob], writers: LaneWriters) ->
             assert task.plan.start is not None, "a job starts at a barrier"
             for partition in job.partitions:
                 barrier = job.barrier(task.plan.start.barrier, partition, {})
-                writers.of(job.output).barrier(job.output, partition, barrier)
+                writers.writer_for(job.output).barrier(job.output, partition, barrier)
 
 
 def _send_snapshot(
@@ -111,7 +111,7 @@ class _GatheredRows:
     """Rows of one job in the interval that `barrier` closes, sent in pieces that are worth it: see `_ENOUGH_ROWS`."""
 
     def __init__(self, job: LaneJob, barrier: Barrier, writers: LaneWriters) -> None:
-        self._job, self._barrier, self._writer = job, barrier, writers.of(job.output)
+        self._job, self._barrier, self._writer = job, barrier, writers.writer_for(job.output)
         self._is_sent = writers.lacks(job.output)
         self._columns = list(job.read_columns())
         self._held: list[tuple[int, pa.Table]] = []
@@ -147,14 +147,14 @@ class _GatheredRows:
             arrays = {name: array.filter(passes) for name, array in arrays.items()}
             parts = parts[passes.to_numpy(zero_copy_only=False)]
         if len(parts):
-            rows = Rows(output=job.output, parts=parts, barrier=self._barrier, arrays=arrays)
+            rows = SnapshotRows(output=job.output, parts=parts, barrier=self._barrier, arrays=arrays)
             if self._is_sent and (too_long := _long_row(job, rows)) is not None:
                 raise TooLongError(too_long)
             self._writer.rows(rows)
         self.sent += len(parts)
 
 
-def _long_row(job: LaneJob, rows: Rows) -> LongRow | None:
+def _long_row(job: LaneJob, rows: SnapshotRows) -> LongRow | None:
     """The first row whose record is too long for the job's output."""
     limit = job.record_bytes
     if limit is None:

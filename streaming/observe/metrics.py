@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from schemas.epoch import unix_ms_from_epoch
-from streaming.core.health import Condition
+from streaming.core.health import HealthCondition
 from streaming.observe.models import Status
 from streaming.protocol.report import BatchReport
 
@@ -155,7 +155,7 @@ class Metrics:
         (gauge.labels(*labels) if labels else gauge).set(float("nan") if value is None else value)
 
     def _set_service(self, status: Status) -> None:
-        for condition in Condition:
+        for condition in HealthCondition:
             name = condition.replace(" ", "_")
             self._set("backfill_condition", condition == status.condition, name)
         self._set("backfill_ready", status.ready)

@@ -11,9 +11,9 @@ from state.progress_table import ProgressTable
 from state.replica import Replica
 from state.values.plan import AlignedBarrier, BatchPlan, JobState
 from state.values.progress import Progress, is_complete
-from streaming.core.batch_sizer import BatchSizer
+from streaming.core.batch_size import BatchSizer
 from streaming.core.jobs import reads_on
-from streaming.core.parts import part_ends
+from streaming.core.offset_ranges import part_ends
 from streaming.protocol.effects import Effect, effects_of
 from streaming.protocol.executor import Done, Executor
 from streaming.protocol.lanes.attempts import LaneAttempts, LaneTasks
@@ -212,7 +212,7 @@ class Batches:
         if any(sums.history_rows.values()):
             # They are read, decoded and sent with the changes, so the time above that of other batches is theirs.
             read_ms = max(read_ms, took_ms - self._batch_sizer.rest_ms)
-        self._batch_sizer.took(
+        self._batch_sizer.learn_batch(
             changes=sums.changes, held_bytes=sums.held_bytes, rows=rows, read_ms=read_ms, took_ms=took_ms
         )
 

@@ -18,7 +18,7 @@ from schemas.records import RecordId
 from state.progress_table import ProgressTable
 from state.replica import Replica
 from state.values.plan import AlignedBarrier, BatchPlan, JobPlan, JobState, Pin, ReplicaVersion
-from streaming.core.batch_sizer import BatchSizer
+from streaming.core.batch_size import BatchSizer
 from streaming.core.planning import CutFunction, choose_barriers, upto_released
 from streaming.protocol.recovery.steps import Step, out_of_step, upto_mutation
 from streaming.protocol.setup import BatchSetup
@@ -116,7 +116,7 @@ class Planner:
 
     def _has_lost(self, job: JobState, pin: Pin) -> bool:
         """True if the rows that the job would read next are gone, so that it has to stand still. Logged once."""
-        lost = self.scans.of(job.definition).lost(pin, self._state.progress.get(job.name, {}))
+        lost = self.scans.scan_for(job.definition).lost(pin, self._state.progress.get(job.name, {}))
         if lost is not None and job.name not in self._stand_still:
             log.error("job_stands_still", job=job.name, code=Code.DATA_LOST, gone=lost, next_step="drop it")
             self._stand_still.add(job.name)
@@ -145,7 +145,7 @@ class Planner:
 
     def _check_new(self, job: JobState, pin: Pin) -> None:
         try:
-            misfit = self.scans.of(job.definition).misfit(job.definition, pin)
+            misfit = self.scans.scan_for(job.definition).incompatibility(job.definition, pin)
             misfit = lanes_misfit(job.definition, self._setup.lane_count) or misfit
             if misfit is not None:
                 raise ConfigError(Code.JOB_INVALID, where=f"job {job.name}", found=misfit)

@@ -19,7 +19,7 @@ from streaming.protocol.recovery.forward import Forward
 from streaming.protocol.table_read import ReadsTable
 from streaming.registry.book import SchemaBook
 from streaming.registry.outputs import Registering
-from streaming.sink.dead_letters import EarlyLetters, ReadLetters
+from streaming.sink.dead_letters import ReadLetters, WriteEarlyLetters
 from streaming.sink.protocol import SinkOf
 from streaming.source.logged import LoggedRecords
 
@@ -51,7 +51,7 @@ class BatchSetup:
     logged: LoggedRecords
     sink_of: SinkOf
     read_letters: ReadLetters
-    early_letters: EarlyLetters
+    early_letters: WriteEarlyLetters
     bad_records: BadRecords
     rows_folder: str | None = None
     limits: Limits = Limits()  # noqa: RUF009 (a value)

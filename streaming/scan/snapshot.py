@@ -2,7 +2,7 @@
 
 State at barrier a = newest of (base row, log rows) per key in the slice's range:
 
-    base files of the vnode ── range ── minus keys that the log knows ──┐
+    base files of the vnode ── range ── minus keys in the log ──────────┐
     log rows of the vnode ──── range ── newest per key ── not deleted ──┴─▶ rows
 
 A slice costs what it reads: no table is opened, nothing is listed, files and row groups outside the range are
@@ -12,7 +12,7 @@ log its keys, and its values too where these are small. Otherwise values are rea
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -21,37 +21,67 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from schemas.position import Key
 from schemas.records import Op
 from schemas.table import TableSchema
 from state.columns import EPOCH, OFFSET, OP, VNODE
-from state.file_rows import PLACE, FileRows
+from state.file_rows import LOCATION, FileRows
 from state.replica import BASE_PATH, LOG_PATH, BaseFile, ReplicaFiles, raw_bytes
 from state.storage import Storage
-from state.values.order import arrays, changes_of_key, sort_order, within
+from state.values.order import arrays, at_most, changes_of_key, sort_order, within
 from state.values.plan import Slice
-from streaming.scan.file_order import FileOrder
+
+
+@dataclass(frozen=True)
+class FileOrder:
+    """n files, disjoint in key and in its order, none of them empty; `last_keys` are n rows of the key columns."""
+
+    files: tuple[BaseFile, ...]
+    last_keys: tuple[pa.Array, ...]
+
+    @classmethod
+    def from_files(
+        cls, files: Sequence[BaseFile], keys_of: Callable[[BaseFile], Sequence[pa.Array]]
+    ) -> FileOrder:
+        """`keys_of` gives the key columns of a file, in key order; it is called once for each."""
+        lasts = [[column.take([len(column) - 1]) for column in keys_of(file)] for file in files]
+        columns = [pa.concat_arrays(column) for column in zip(*lasts, strict=True)]
+        order = sort_order(columns)
+        return cls(
+            tuple(files[i] for i in order.to_pylist()), tuple(column.take(order) for column in columns)
+        )
+
+    def begin(self, after: Key | None) -> int:
+        """The number of the first file that has keys behind `after` (None: −∞); n if none has."""
+        return 0 if after is None else int(np.count_nonzero(at_most(self.last_keys, after)))
+
+    def of_range(self, after: Key | None, upto: Key | None) -> tuple[BaseFile, ...]:
+        """All files that may have keys in (after, upto]; None is −∞ and +∞."""
+        end = len(self.files) if upto is None else self.begin(upto) + 1
+        return self.files[self.begin(after) : end]
+
 
 HELD_BYTES = 64 << 20
-"""What an overlay holds of the log's values, and a read of a base file in one go: more is read part by part."""
+"""Bytes of the log's values that an overlay holds, and of a base file that is read at once; more is read in parts."""
 
 
 @dataclass(frozen=True)
 class Overlay:
     """The newest log row of each key in some vnodes, deletes included, by vnode and key.
 
-    `newest` has the wanted columns or, where `log` is given, only the key's, and each row's `PLACE` in `log`.
+    `newest` has the wanted columns or, where `log` is given, only the key's, and each row's `LOCATION` in `log`.
     """
 
     newest: pa.Table
     log: FileRows | None = None
 
-    def of(self, vnode: int) -> pa.Table:
+    def newest_of(self, vnode: int) -> pa.Table:
         """The rows of `newest` of one vnode, without a copy."""
         first, end = np.searchsorted(self._vnodes, (vnode, vnode + 1)).tolist()
         return self.newest.slice(first, end - first)
 
     def rows(self, vnode: int) -> int:
-        """How many of them are no deletes."""
+        """The number of rows of `newest_of` that are no deletes."""
         return int(self._rows[vnode]) if vnode < len(self._rows) else 0
 
     @cached_property
@@ -64,11 +94,11 @@ class Overlay:
         return numbers
 
     def values(self, rows: pa.Table, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """These columns of some rows of `newest`, in no order."""
+        """These columns of `rows`, which are some of `newest`, in no order."""
         if self.log is None:
             yield rows.select(list(columns))
         else:
-            yield from self.log.stream(rows[PLACE].to_numpy(), columns)
+            yield from self.log.stream(rows[LOCATION].to_numpy(), columns)
 
 
 @dataclass(frozen=True)
@@ -86,9 +116,9 @@ class SnapshotReader:
     def read(self, item: Slice, columns: Sequence[str], overlay: Overlay) -> Iterator[pa.Table]:
         """The slice's rows in some tables of these columns, each key once, in no particular order.
 
-        `overlay` is what `overlay(...)` gave for a set of vnodes that holds the slice's, and for these columns.
+        `overlay` is a result of `overlay(...)` for vnodes that include the slice's, and for these columns.
         """
-        changed = self._in_range(overlay.of(item.part), item)
+        changed = self._in_range(overlay.newest_of(item.part), item)
         for file in self._base_files(item):
             for stored in self._base_rows(file, item, columns):
                 rows = self._without(self._in_range(stored, item), changed)
@@ -129,7 +159,7 @@ class SnapshotReader:
         return arrays(self._scan(BASE_PATH, [file.path], names, None), names)
 
     def _base_files(self, item: Slice) -> Sequence[BaseFile]:
-        """Those that may hold rows of a slice."""
+        """The files that may hold rows of a slice."""
         order = self.orders.get(item.part)
         return self.files.base.get(item.part, ()) if order is None else order.of_range(item.after, item.upto)
 

@@ -2,8 +2,8 @@
 
 A part is an upstream partition, a position the first offset that was not read. So a slice is a range of offsets that
 ends, at the latest, where the batch's changes begin, and its records come to the lanes together with these
-(`streaming.core.history`, `UpstreamSource.exchanged`): nothing is read here. Offsets are no count of records: aborted
-ones and transaction markers have some too, so a slice may turn out smaller than its budget, or empty.
+(`streaming.core.offset_ranges`, `UpstreamSource.exchanged`): nothing is read here. Offsets are no count of records:
+aborted ones and transaction markers have some too, so a slice may turn out smaller than its budget, or empty.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import pyarrow as pa
 from schemas.formats.protocol import Format
 from schemas.job import JobDefinition
 from schemas.position import Key
-from state.values.cut import Amount, Cut
 from state.values.plan import Pin, Slice
 from state.values.progress import Completed, InProgress, Progress
+from streaming.core.planning import Amount, Cut
 from streaming.scan.protocol import LiveRows, PinnedScan, Scan, SliceReader
 
 _ALL = np.iinfo(np.int64).max
@@ -28,9 +28,10 @@ _ALL = np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class UpstreamLog:
-    """The upstream topic, as far as a scan of it has to ask.
+    """The upstream topic, as a scan needs it.
 
-    `begins` gives the first offset that each partition still holds; `likely_bytes` what so many changes take in memory.
+    `begins` gives the first offset that each partition still holds; `likely_bytes` the likely memory of a number of
+    changes.
     """
 
     format: Format
@@ -65,7 +66,7 @@ class PinnedTopic(PinnedScan):
 
 
 class SourceBackfill(Scan):
-    """Asks the upstream for its first offsets once per pin."""
+    """The scan of the upstream topic. Requests its first offsets once per pin."""
 
     def __init__(self, log: UpstreamLog) -> None:
         self._log = log
@@ -88,7 +89,7 @@ class SourceBackfill(Scan):
     def pinned(self, pin: Pin, parts: frozenset[int]) -> PinnedTopic:
         return PinnedTopic(len(pin.offsets))
 
-    def misfit(self, job: JobDefinition, pin: Pin) -> str | None:
+    def incompatibility(self, job: JobDefinition, pin: Pin) -> str | None:
         partitions = len(pin.offsets)
         if job.output_partitions != partitions:
             return f"read: topic with {job.output_partitions} output_partitions, of {partitions} partitions"

@@ -34,7 +34,7 @@ from schemas.errors import (
 from schemas.formats.debezium import DebeziumFormat
 from schemas.records import RecordId
 from schemas.settings.config import ServiceConfig
-from state.initial.progress import CopyProgress
+from state.initial.copy import CopyProgress
 from state.initial.start import Start, TopicStart
 from state.initial.table import checked_table
 from state.journal import Journal, is_superseded
@@ -50,7 +50,7 @@ from streaming.lane.before.folder import rows_root
 from streaming.protocol.batches import Batches, OnPart
 from streaming.protocol.lanes.attempts import transactional_id
 from streaming.protocol.lanes.redelivery import LogResets
-from streaming.protocol.micro_batches import MicroBatches, stream_ended
+from streaming.protocol.micro_batches import MicroBatches, Stream, stream_ended
 from streaming.protocol.report import BatchReport, Observer
 from streaming.registry.book import AskedSchemas
 from streaming.registry.client import Registry
@@ -149,7 +149,7 @@ class Service:
         restart_policy = RestartPolicy(
             partial(broker_answers, self.kafka),
             self._stop,
-            registry_answers=lambda: Registry(self.config.registry).answers(),
+            registry_answers=lambda: Registry(self.config.registry).is_reachable(),
             limit_s=self.trouble_limit_s,
         )
         with SparkWatch(self.spark, self.vitals, self.config.batch_timeout_ms / 1_000).running():
@@ -328,7 +328,7 @@ class Service:
         self, batches: Batches, restart_policy: RestartPolicy, keeping: BarrierKeeping, report: BatchReport
     ) -> None:
         restart_policy.worked()
-        keeping.behind(report.plan)
+        keeping.after_batch(report.plan)
         self.vitals.batch_done()
         for mutation in report.outcome.reports:
             log.info("mutation", epoch=mutation.epoch, what=mutation.text, refused=mutation.refused)

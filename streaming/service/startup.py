@@ -18,10 +18,9 @@ from pyspark.sql import SparkSession
 from schemas.formats.protocol import Format
 from schemas.records import RecordId
 from schemas.settings.config import ServiceConfig
-from state.files.empty_ranges import EmptyRanges
-from state.files.schema_files import SchemaFiles
 from state.initial.start import AnyStart, DatabaseStart
 from state.journal import Journal
+from state.small_files import EmptyRanges, SchemaFiles
 from state.storage import Storage
 from state.values.plan import BatchPlan
 from streaming.compaction.barrier_keeping import BarrierKeeping
@@ -42,7 +41,7 @@ from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint
 from streaming.service.initial.start import start_of
 from streaming.sink.dead_letters import read_letters
-from streaming.sink.early_letters import TableLetters
+from streaming.sink.kafka import TableLetters
 from streaming.sink.kafka_reader import begins as first_barriers
 from streaming.sink.kinds import Sinks, SinkSetup
 from streaming.source.barriers.kinds import barrier_source
@@ -100,7 +99,7 @@ class Startup:
     @cached_property
     def sinks(self) -> Sinks:
         config = self.config
-        return Sinks(SinkSetup.of(config, self.kafka, parks=config.on_bad_record == "park"))
+        return Sinks(SinkSetup.from_config(config, self.kafka, parks=config.on_bad_record == "park"))
 
     def check_topics(self) -> UpstreamIdentity:
         """The upstream as it is. Raises: TopicError, ConfigError for topics that are not as the jobs declare.
@@ -234,7 +233,7 @@ class Startup:
             journal=journal,
             first_offsets=beginning,
             read_letters=reads_letters,
-            early_letters=TableLetters(kafka, config.upstream, config.limits, reads_letters),
+            early_letters=TableLetters(kafka, config.upstream, config.limits, reads_letters).write,
             bad_records=BadRecords(config.upstream, self.skip_records, parks=self.sinks.setup.parks),
             forward=Forward(
                 self.sinks,
@@ -258,7 +257,7 @@ class Startup:
 
     def _schemas(self, storage: Storage) -> SchemaBook:
         book = SchemaBook(Registry(self.config.registry), SchemaFiles(storage))
-        book.look_ahead(self.config.upstream, self.config.upstream_format.framed)
+        book.learn_newest(self.config.upstream, self.config.upstream_format.framed)
         return book
 
     def _fence(self, prefix: str, lanes: int, plan: BatchPlan | None) -> None:

@@ -19,19 +19,19 @@ import structlog
 from schemas.error_table import TABLE
 from schemas.errors import BackfillError, Code, EnvironmentProblem
 from schemas.formats.names.lost import FieldsSeen
-from state.initial.progress import CopyProgress
+from state.initial.copy import CopyProgress
 from streaming.compaction.turns import Maintenance
 from streaming.core.health import (
-    Condition,
-    Facts,
     Health,
-    Held,
+    HealthCondition,
+    HealthFacts,
     Interruption,
-    Marks,
+    StuckPartition,
     health,
     held_now,
     lasting_held,
 )
+from streaming.kafka.topics import Watermarks
 from streaming.source.barriers.source import BarrierSource
 from streaming.source.retention import Margin
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from streaming.protocol.micro_batches import MicroBatches
     from streaming.service.initial.reading import DatabaseReading, TableStatus
 
-_ORDINARY = frozenset({Condition.STARTING, Condition.SERVING, Condition.STOPPING})
+_ORDINARY = frozenset({HealthCondition.STARTING, HealthCondition.SERVING, HealthCondition.STOPPING})
 
 log = structlog.get_logger(__name__)
 
@@ -56,9 +56,9 @@ class HeldRecordsLog:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known: dict[tuple[int, int], Held] = {}
+        self._known: dict[tuple[int, int], StuckPartition] = {}
 
-    def update(self, facts: Facts, now_s: float) -> None:
+    def update(self, facts: HealthFacts, now_s: float) -> None:
         """Log changes since the last call."""
         lasting = {(each.partition, each.stable): each for each in lasting_held(facts, now_s)}
         with self._lock:
@@ -71,7 +71,7 @@ class HeldRecordsLog:
                 lasted_s = round(now_s - held.since_s)
                 log.info("records_held_over", where=_where(facts.upstream, held), lasted_s=lasted_s)
 
-    def _log_begin(self, upstream: str, held: Held, now_s: float) -> None:
+    def _log_begin(self, upstream: str, held: StuckPartition, now_s: float) -> None:
         held_s = now_s - held.since_s
         log.warning(
             "records_held",
@@ -83,7 +83,7 @@ class HeldRecordsLog:
         )
 
 
-def _where(upstream: str, held: Held) -> str:
+def _where(upstream: str, held: StuckPartition) -> str:
     return f"{upstream}-{held.partition}@{held.stable}"
 
 
@@ -100,8 +100,8 @@ class Vitals:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._clock, self._lock = clock, threading.Lock()
-        self._facts = Facts(upstream, interval_ms, late_s, clock(), injects=injects)
-        self._marks: tuple[Marks, ...] = ()
+        self._facts = HealthFacts(upstream, interval_ms, late_s, clock(), injects=injects)
+        self._marks: tuple[Watermarks, ...] = ()
         self._margins: tuple[Margin, ...] = ()
         self.start: str | None = None
         """The start of a state whose configuration does not have it."""
@@ -127,7 +127,7 @@ class Vitals:
         return self._facts.late_s
 
     @property
-    def marks(self) -> tuple[Marks, ...]:
+    def marks(self) -> tuple[Watermarks, ...]:
         """The watermarks of each upstream partition, as of the last check; none before the first."""
         return self._marks
 
@@ -189,9 +189,9 @@ class Vitals:
         self._update(trouble=Interruption(problem, self._clock()))
         self.log_changes()
 
-    def broker_answers(self, marks: Sequence[Marks], margins: Sequence[Margin] = ()) -> None:
+    def broker_answers(self, marks: Sequence[Watermarks], margins: Sequence[Margin] = ()) -> None:
         self._marks, self._margins = tuple(marks), tuple(margins)
-        held = held_now(self._facts.held, marks, self._clock())
+        held = held_now(self._facts.held, [(each.stable, each.high) for each in marks], self._clock())
         self._update(away=None, held=held)
 
     def broker_away(self, problem: EnvironmentProblem) -> None:
@@ -251,7 +251,7 @@ class Vitals:
             _log(now)
 
 
-def _kind(health: Health) -> tuple[Condition, str | None]:
+def _kind(health: Health) -> tuple[HealthCondition, str | None]:
     return health.condition, health.reason.code if health.reason else None
 
 

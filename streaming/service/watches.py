@@ -14,7 +14,7 @@ import structlog
 from pyspark.sql import SparkSession
 
 from schemas.errors import BackfillError, Code, EnvironmentProblem
-from streaming.core.stillness import Stillness
+from streaming.core.clocks import Stillness
 from streaming.runtime import spark_jobs
 from streaming.runtime.session import JVM_GONE
 from streaming.runtime.timing import repeated
@@ -103,7 +103,7 @@ class SparkWatch:
 
     def _check_jobs(self, session: SparkSession) -> None:
         stillness = self._stillness
-        still_s = stillness.look(time.monotonic(), spark_jobs.running(session, stillness.known))
+        still_s = stillness.update(time.monotonic(), spark_jobs.running(session, stillness.jobs))
         self._vitals.spark_works(busy_since_s=stillness.oldest_s, progress_s=stillness.changed_s)
         for job, seconds in still_s.items():
             if seconds >= self._limit_s:

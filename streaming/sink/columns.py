@@ -1,4 +1,4 @@
-"""What lanes pass to a writer: whole columns of one output, which a sink takes as they are or encoded as records."""
+"""Whole columns of one output, which lanes pass to a writer: a sink uses them as they are or encoded as records."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from schemas.records import Barrier, Op
 from schemas.table import Column, TableSchema
 
 
-class OutputPartition(NamedTuple):
-    """An output and its partition. `barriers` is the topic that has its barriers, None where it has them itself."""
+class SinkPartition(NamedTuple):
+    """A partition of an output. `barriers` is the separate topic of its barriers, None where they are in the data."""
 
     topic: str
     partition: int
@@ -28,43 +28,42 @@ class OutputPartition(NamedTuple):
 
     @property
     def logs(self) -> list[tuple[str, int]]:
-        """Topic and partition of its data and, where the barriers are beside it, of these."""
+        """Topic and partition of its data and, where there is a barrier topic, of its barriers."""
         return [(topic, self.partition) for topic in (self.topic, self.barriers) if topic is not None]
 
 
 @dataclass(frozen=True)
 class Output:
-    """What a job writes, for the time of a lane's task."""
+    """The output of a job, for the time of a lane's task."""
 
     definition: JobDefinition
     table: TableSchema
 
     @property
     def topic(self) -> str:
-        """Its name in its sink."""
         return self.definition.output
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
-        """In the job's order. They need not hold the primary key."""
+        """The output's columns, in the job's order. They need not include the primary key."""
         return self.table.select(self.definition.columns)
 
     @cached_property
     def keys(self) -> KeyEncoder | None:
-        """For sinks of records: their keys. None where each keeps the key that it came with."""
+        """The encoder of keys, for sinks of records. None where records keep the keys that they came with."""
         return self.definition.format.keys(self.table.key_columns)
 
     @cached_property
     def values(self) -> ValueEncoder:
-        """For sinks of records: their values, over `columns`."""
+        """The encoder of values, over `columns`, for sinks of records."""
         return self.definition.format.values(self.columns)
 
-    def place(self, partition: int) -> OutputPartition:
-        """One of its partitions."""
-        return OutputPartition(self.topic, partition, self.definition.barrier_topic)
+    def partition(self, partition: int) -> SinkPartition:
+        """The partition of this number."""
+        return SinkPartition(self.topic, partition, self.definition.barrier_topic)
 
     def partitions_of(self, parts: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-        """Where the rows of these parts go, as `JobDefinition.partition_of`."""
+        """The output partition of each of these parts, see `JobDefinition.partition_of`."""
         job = self.definition
         return (parts.astype(np.int64) * job.output_partitions // job.part_count).astype(np.int32)
 
@@ -76,7 +75,7 @@ class Output:
 
 
 @dataclass(frozen=True)
-class Records:
+class EncodedRecords:
     """Records as a format writes them: keys and values, each with a null for none. Record i goes to `partitions[i]`."""
 
     partitions: npt.NDArray[np.int32]
@@ -100,20 +99,21 @@ class Records:
         """The records with more than so many bytes."""
         return np.flatnonzero(self._sizes > limit).tolist() if len(self) else []
 
-    def slice(self, low: int, high: int) -> Records:
+    def slice(self, low: int, high: int) -> EncodedRecords:
         """Records `low` to `high` (exclusive), without a copy."""
         length = high - low
-        return Records(
+        return EncodedRecords(
             self.partitions[low:high], self.keys.slice(low, length), self.values.slice(low, length)
         )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rows:
+class SnapshotRows:
     """Rows of a snapshot read, each an INSERT. `arrays` maps column names to values, also of other columns.
 
-    The arrays are of one length and of their columns' exact types, as encoders want them, and `parts` has the part of
-    each row. `barrier` closes the interval in which they are sent.
+    The arrays are of one length and of their columns' exact types, as encoders need them, and `parts` has the part of
+    each row. `barrier` closes the interval in which they are sent. `keys` are in key order, `columns` in the job's
+    order.
     """
 
     output: Output
@@ -126,29 +126,26 @@ class Rows:
 
     @property
     def partitions(self) -> npt.NDArray[np.int32]:
-        """Of each row, where it goes."""
         return self.output.partitions_of(self.parts)
 
     @property
     def keys(self) -> list[pa.Array]:
-        """The columns of the primary key, in key order."""
         return [self.arrays[name] for name in self.output.table.primary_key]
 
     @property
     def columns(self) -> list[pa.Array]:
-        """The output's columns."""
         return [self.arrays[column.name] for column in self.output.columns]
 
-    def records(self) -> Records:
+    def records(self) -> EncodedRecords:
         """These rows, encoded in the output's format."""
         return self._records
 
     @cached_property
-    def _records(self) -> Records:
+    def _records(self) -> EncodedRecords:
         origins = self.output.origins(self.parts, np.zeros(len(self), np.int64), [self.barrier])
         values, encode_keys = self.output.values.inserts(self.columns, origins), self.output.keys
         assert encode_keys is not None, "what has no key of its own is not read from a replica"
-        return Records(self.partitions, encode_keys(self.keys), values)
+        return EncodedRecords(self.partitions, encode_keys(self.keys), values)
 
 
 Encode: TypeAlias = Callable[[], pa.BinaryArray]
@@ -176,12 +173,12 @@ class Decoded(Protocol):
     def encoded_values(
         self, form: Hashable, rows: npt.NDArray[np.int64], ops: npt.NDArray[np.int8], encode: Encode
     ) -> pa.BinaryArray:
-        """What `encode` gives for these changes with these ops; called once for outputs of an equal form."""
+        """The result of `encode` for these changes with these ops; computed once for outputs of an equal form."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeColumns:
-    """The changes of one output: those of `decoded` at the indices `rows`. Nothing is copied before a writer asks.
+    """The changes of one output: those of `decoded` at the indices `rows`. Nothing is copied before a writer needs it.
 
     `ops`, `partitions` and `parts` have one entry per row. `ops` are the output's: a filter can turn an UPDATE of the
     table into an INSERT or a DELETE. Interval i, which `barriers[i]` closes, is `bounds[i]` to `bounds[i + 1]`.
@@ -196,29 +193,31 @@ class ChangeColumns:
     bounds: npt.NDArray[np.int64]
     barriers: Sequence[Barrier]
 
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[OutputChanges]:
         """The changes of each interval; one run per barrier, possibly empty."""
         bounds = pairwise(self.bounds.tolist())
-        return [Run(self, *each, barrier) for each, barrier in zip(bounds, self.barriers, strict=True)]
+        return [
+            OutputChanges(self, *each, barrier) for each, barrier in zip(bounds, self.barriers, strict=True)
+        ]
 
-    def taken(self, half: Sequence[pa.Array], low: int, high: int) -> list[pa.Array]:
-        """The output's columns of one half of the changes from `low` to `high`."""
+    def taken(self, images: Sequence[pa.Array], low: int, high: int) -> list[pa.Array]:
+        """The output's columns of the before or after images of the changes from `low` to `high`."""
         names, rows = self.output.table.column_names, pa.array(self.rows[low:high])
-        return [half[names.index(column.name)].take(rows) for column in self.output.columns]
+        return [images[names.index(column.name)].take(rows) for column in self.output.columns]
 
     @cached_property
-    def records(self) -> Records:
+    def records(self) -> EncodedRecords:
         """All changes encoded at once, which is faster than run by run."""
         encoder = self.output.keys
         every = self.decoded.record_keys if encoder is None else self.decoded.encoded_keys(encoder)
         keys = every.take(pa.array(self.rows))
         if not self.output.definition.format.tombstone_follows:
-            return Records(self.partitions, keys, self._values)
+            return EncodedRecords(self.partitions, keys, self._values)
         # Each DELETE twice, the second time without its value.
         index = np.repeat(np.arange(len(self.rows)), self._lengths)
         again = np.diff(index, prepend=np.int64(-1)) == 0
         values = self._values.take(pa.array(index, mask=again))
-        return Records(self.partitions[index], keys.take(pa.array(index)), values)
+        return EncodedRecords(self.partitions[index], keys.take(pa.array(index)), values)
 
     @cached_property
     def _values(self) -> pa.BinaryArray:
@@ -230,21 +229,20 @@ class ChangeColumns:
 
     def _encoded(self) -> pa.BinaryArray:
         count = len(self.rows)
-        before, after = (self.taken(half, 0, count) for half in (self.decoded.before, self.decoded.after))
+        before, after = (self.taken(images, 0, count) for images in (self.decoded.before, self.decoded.after))
         intervals = np.repeat(np.arange(len(self.barriers)), np.diff(self.bounds))
         origins = self.output.origins(self.parts, intervals, self.barriers)
         return self.output.values.changes(pa.array(self.ops, pa.int8()), before, after, origins)
 
     @cached_property
     def _lengths(self) -> npt.NDArray[np.int64]:
-        """How many records each change becomes."""
         lengths = np.ones(len(self.ops), np.int64)
         if self.output.definition.format.tombstone_follows:
             lengths += self.ops == Op.DELETE
         return lengths
 
     def change_of(self, record: int) -> int:
-        """The index of the change that a record stands for."""
+        """The index of a record's change."""
         return int(np.searchsorted(self.record_bounds, record, side="right")) - 1
 
     @cached_property
@@ -254,10 +252,10 @@ class ChangeColumns:
 
 
 @dataclass(frozen=True)
-class Run:
-    """Changes of one interval, in order; `barrier` closes it.
+class OutputChanges:
+    """The changes of one interval, in order; `barrier` closes it.
 
-    `before` of an INSERT and `after` of a DELETE hold arbitrary values: look at `ops` first.
+    `before` of an INSERT and `after` of a DELETE hold arbitrary values: check `ops` first.
     Records are encoded once for all runs of a `ChangeColumns`, and kept there.
     """
 
@@ -271,17 +269,15 @@ class Run:
 
     @property
     def output(self) -> Output:
-        """The output that the changes go to."""
         return self.whole.output
 
     @property
     def ops(self) -> npt.NDArray[np.int8]:
-        """Of each change, a value of `records.Op`."""
+        """A value of `records.Op` for each change."""
         return self.whole.ops[self.low : self.high]
 
     @property
     def partitions(self) -> npt.NDArray[np.int32]:
-        """Of each change, where it goes."""
         return self.whole.partitions[self.low : self.high]
 
     @property
@@ -300,7 +296,7 @@ class Run:
         """The output's columns."""
         return self.whole.taken(self.whole.decoded.after, self.low, self.high)
 
-    def records(self) -> Records:
+    def records(self) -> EncodedRecords:
         """The changes, encoded in the output's format. A DELETE may become two records."""
         low, high = self.whole.record_bounds[[self.low, self.high]].tolist()
         return self.whole.records.slice(low, high)

@@ -1,11 +1,11 @@
-"""Dead letters: upstream records at fault, as they came, for an operator to examine and repair.
+"""Dead letters: invalid upstream records, unchanged, for an operator to examine and repair.
 
 A letter is part of the transaction of the lane that found the record, in the batch that would have read it, so it is
-there once if the batch is there, whatever crashes. It is read again from its place, since what Spark made of the bytes
-is not the bytes.
+there exactly once if the batch is, whatever crashes. The record is read again from the upstream, for its original
+bytes.
 
     key, value     the record's own, null where they are null
-    header code    what is wrong, as an error would have said
+    header code    the error code
     header place   topic-partition@offset of the record
 """
 
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from state.values.plan import Parked
 from streaming.kafka.clients import KafkaSettings
@@ -21,12 +20,12 @@ from streaming.kafka.consumer import RangeReader, located
 
 CODE_HEADER, PLACE_HEADER = "code", "place"
 PARTITIONS = 1
-"""Of the topic: letters are few, and are read in order."""
+"""Partitions of the topic: letters are few, and are read in order."""
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
-    """One record at fault."""
+class DeadLetter:
+    """One invalid record; `place` is its topic-partition@offset."""
 
     key: bytes | None
     value: bytes | None
@@ -35,15 +34,15 @@ class Letter:
 
     @property
     def headers(self) -> dict[str, bytes]:
-        """As Kafka has them."""
+        """The headers of the record."""
         return {CODE_HEADER: self.code.encode(), PLACE_HEADER: self.place.encode()}
 
 
-ReadLetters = Callable[[Sequence[Parked]], Iterable[Letter]]
-"""Reads the records in question, see `read_letters`. It goes to the lanes by pickle."""
+ReadLetters = Callable[[Sequence[Parked]], Iterable[DeadLetter]]
+"""Reads the letters of parked records, see `read_letters`. It is pickled to the lanes."""
 
 
-def read_letters(kafka: KafkaSettings, topic: str, parked: Sequence[Parked]) -> Iterator[Letter]:
+def read_letters(kafka: KafkaSettings, topic: str, parked: Sequence[Parked]) -> Iterator[DeadLetter]:
     """The records of an upstream topic, one at a time, in the order in which the broker sends them.
 
     Raises: InputError(DATA_LOST), EnvironmentProblem as `RangeReader.read`.
@@ -56,30 +55,28 @@ def read_letters(kafka: KafkaSettings, topic: str, parked: Sequence[Parked]) -> 
     with RangeReader(kafka) as reader:
         for chunk in reader.read(topic, ranges):
             for message in chunk:
-                place = located(message)
-                if place in wanted:
+                found_at = located(message)
+                if found_at in wanted:
                     key, value = message.key(), message.value()
-                    text = f"{topic}-{place[0]}@{place[1]}"
-                    yield Letter(_bytes(key), _bytes(value), wanted[place], text)
+                    text = f"{topic}-{found_at[0]}@{found_at[1]}"
+                    yield DeadLetter(_bytes(key), _bytes(value), wanted[found_at], text)
 
 
 def _bytes(data: str | bytes | None) -> bytes | None:
     return data.encode() if isinstance(data, str) else data
 
 
-class EarlyLetters(Protocol):
-    """Takes the letters of records that were parked while no job was open."""
+WriteEarlyLetters = Callable[[Sequence[Parked], str], None]
+"""Writes the letters of records that were parked while no job was open, as far as they are not there yet.
 
-    def write(self, parked: Sequence[Parked], writer_id: str) -> None:
-        """Write those that are not there yet; `writer_id` is a transactional id that nothing else uses.
-
-        Raises: TopicError when the topic can't be made; InputError(DATA_LOST); EnvironmentProblem.
-        """
+The second argument is a transactional id that nothing else uses.
+Raises: TopicError when the topic can't be made; InputError(DATA_LOST); EnvironmentProblem.
+"""
 
 
 def missing_letters(
     read_letters: ReadLetters, parked: Sequence[Parked], places: set[str], upstream: str
-) -> list[Letter]:
-    """The letters whose place is not among those that are there."""
+) -> list[DeadLetter]:
+    """The letters that are not among those at `places`, which are there."""
     missing = [item for item in parked if f"{upstream}-{item.partition}@{item.offset}" not in places]
     return list(read_letters(missing)) if missing else []

@@ -1,6 +1,6 @@
 """Jobs that write to Kafka: each has its output topic, and one for its dead letters, made when they are first needed.
 
-Looking (`check`, `refuse_used`) makes nothing; `open` is an effect of a batch whose plan is in the journal.
+Checks (`check`, `refuse_used`) make nothing; `open` is an effect of a batch whose plan is in the journal.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ from schemas.records import Barrier
 from schemas.settings.job_keys import BARRIER_TOPIC, RETENTION_KEYS, is_finite
 from schemas.settings.limits import KAFKA_MESSAGE_BYTES, Limits
 from schemas.table import Column
-from streaming.kafka.clients import KafkaSettings
-from streaming.kafka.consumer import RangeReader
-from streaming.kafka.old_barriers import Cut, delete_barriers
+from schemas.topics import DEAD_LETTERS_SUFFIX
+from state.values.plan import Parked
+from streaming.kafka.barriers import BarrierCut, delete_barriers
+from streaming.kafka.clients import TRANSACTION_TIMEOUT_MS, KafkaSettings
+from streaming.kafka.consumer import RangeReader, header_of
 from streaming.kafka.topics import (
     admin,
     create_topic,
@@ -35,8 +37,9 @@ from streaming.kafka.topics import (
 )
 from streaming.kafka.transactions import TransactionalProducer
 from streaming.sink import kafka_reader
-from streaming.sink.dead_letters import PARTITIONS
-from streaming.sink.kafka_client import open_kafka_writer
+from streaming.sink.dead_letters import PARTITIONS, PLACE_HEADER, ReadLetters, missing_letters
+from streaming.sink.kafka_client import UNDECIDED_S
+from streaming.sink.kafka_writer import open_kafka_writer
 from streaming.sink.protocol import Ending, OpenWriter, Sink
 
 log = structlog.get_logger(__name__)
@@ -48,7 +51,7 @@ _FENCED_AT_ONCE = 16
 class KafkaSink(Sink):
     """Makes topics, or refuses those that are there.
 
-    `reserved` are none for outputs. `parks`: records at fault go to the jobs' dead letters. `key_columns` are those of
+    `reserved` topics are no outputs. `parks`: invalid records go to the jobs' dead letters. `key_columns` are those of
     the table's key, which positions in barriers are made of.
     """
 
@@ -60,18 +63,14 @@ class KafkaSink(Sink):
 
     @property
     def open_writer(self) -> OpenWriter:
-        """Of transactions on these topics."""
         return partial(open_kafka_writer, self.kafka)
 
-    def delete_barriers(self, job: JobDefinition, cut: Cut) -> int:
-        """Of its barrier topic."""
+    def delete_barriers(self, job: JobDefinition, cut: BarrierCut) -> int:
         if job.barrier_topic is None:
             return 0
         return delete_barriers(self.kafka, job.barrier_topic, cut)
 
     def fence(self, writer_ids: Sequence[str]) -> None:
-        """By their transactional ids, some at a time."""
-
         def fence(transactional_id: str) -> None:
             TransactionalProducer(self.kafka, transactional_id).close()
 
@@ -79,38 +78,37 @@ class KafkaSink(Sink):
             list(pool.map(fence, writer_ids))
 
     def tails(self, job: JobDefinition) -> Sequence[Barrier | None] | None:
-        """Of its topic."""
         return kafka_reader.tails(self.kafka, job.with_barriers, beside=job.barrier_topic is not None)
 
     def begins(self, job: JobDefinition) -> Sequence[Barrier | None]:
-        """Of its topic."""
         return kafka_reader.begins(self.kafka, job.with_barriers, beside=job.barrier_topic is not None)
 
     def endings(self, job: JobDefinition, after: int) -> Sequence[Ending]:
-        """Of its topic."""
         return kafka_reader.endings(
             self.kafka, job.with_barriers, after, beside=job.barrier_topic is not None
         )
 
     def check(self, job: JobDefinition) -> None:
-        """Whether the topics are fit for it. Raises: TopicError(OUTPUT_TOPIC_MISMATCH, OUTPUT_LOSES_RECORDS)."""
+        """Raises: TopicError(OUTPUT_TOPIC_MISMATCH, OUTPUT_LOSES_RECORDS)."""
         client = admin(self.kafka)
         for topic in self._outputs(job):
             if partitions_of(self.kafka, topic, client=client) is not None:
-                self._refuse_unfit_output(job, topic, client)
+                self._refuse_incompatible_output(job, topic, client)
 
     def refuse_used(self, job: JobDefinition) -> None:
-        """Whether its output is fit and empty, and fit are its dead letters, as far as they are there.
+        """Also checks an existing topic of dead letters.
 
         Raises: TopicError(SAME_TOPIC, OUTPUT_TOPIC_MISMATCH, OUTPUT_LOSES_RECORDS).
         """
         self._refuse_same(job)
         client = admin(self.kafka)  # one for all: to connect takes longer than the rest
         if self.parks and partitions_of(self.kafka, job.dead_letters, client=client) is not None:
-            _refuse_unfit(self.kafka, job.dead_letters, PARTITIONS, self.limits.message_bytes, client=client)
+            _refuse_incompatible(
+                self.kafka, job.dead_letters, PARTITIONS, self.limits.message_bytes, client=client
+            )
         for topic in self._outputs(job):
             if partitions_of(self.kafka, topic, client=client) is not None:
-                self._refuse_unfit_output(job, topic, client)
+                self._refuse_incompatible_output(job, topic, client)
                 self._refuse_filled(job, topic, client)
 
     def _refuse_filled(self, job: JobDefinition, topic: str, client: AdminClient) -> None:
@@ -144,7 +142,7 @@ class KafkaSink(Sink):
                     client=client,
                 )
             if is_new or _filled(self.kafka, topic, client) is None:
-                self._refuse_unfit_output(job, topic, client)
+                self._refuse_incompatible_output(job, topic, client)
         if self.parks:
             self._open_letters(job, client)
 
@@ -157,10 +155,10 @@ class KafkaSink(Sink):
         return outputs
 
     def record_bytes(self, job: JobDefinition) -> int | None:
-        """As the topic's `max.message.bytes` says; None without the right to know, and for a topic that is gone."""
+        """By the topic's `max.message.bytes`; None without the right to read it, or if the topic is gone."""
         try:
             settings = known_settings(self.kafka, job.output)
-        except TopicError:  # lanes find it, and say what that means for an output
+        except TopicError:  # lanes find it, and raise the error for an output
             return None
         return None if settings is None else record_bytes(int(settings["max.message.bytes"]))
 
@@ -184,7 +182,9 @@ class KafkaSink(Sink):
             replication_factor=job.replication_factor,
             client=client,
         )
-        _refuse_unfit(self.kafka, job.dead_letters, PARTITIONS, self.limits.message_bytes, client=client)
+        _refuse_incompatible(
+            self.kafka, job.dead_letters, PARTITIONS, self.limits.message_bytes, client=client
+        )
 
     def _refuse_same(self, job: JobDefinition) -> None:
         if taken := self.reserved.intersection(job.topics):
@@ -194,10 +194,10 @@ class KafkaSink(Sink):
                 found=f"output {min(taken)!r}, which is the upstream or a topic beside it",
             )
 
-    def _refuse_unfit_output(self, job: JobDefinition, topic: str, client: AdminClient) -> None:
+    def _refuse_incompatible_output(self, job: JobDefinition, topic: str, client: AdminClient) -> None:
         may_compact = topic == job.output and job.may_compact
         least = self._barrier_bytes(job) if topic == job.barrier_topic else Limits().message_bytes
-        settings = _refuse_unfit(
+        settings = _refuse_incompatible(
             self.kafka, topic, job.output_partitions, least, may_compact=may_compact, client=client
         )
         if topic == job.output:
@@ -215,7 +215,7 @@ class KafkaSink(Sink):
             )
 
     def _warn_of_less(self, job: JobDefinition, taken: int) -> None:
-        """An output that takes what most rows need is used; its job stops at a row that is longer."""
+        """Warn of an output whose limit is below the longest record; its job pauses at a row that is longer."""
         needed = topic_bytes(job, self.limits)
         if taken < needed:
             log.warning(
@@ -234,9 +234,9 @@ def _taking(message_bytes: int) -> dict[str, str]:
 
 
 def _filled(kafka: KafkaSettings, topic: str, client: AdminClient) -> int | None:
-    """The first partition with records, or with some that are undecided.
+    """The first partition with committed or undecided records, None without one.
 
-    What was aborted counts for nothing: a service that is restored from before its first batch for a job finds that.
+    Aborted records do not count: a service that is restored from before its first batch for a job finds some.
     """
     marks = watermarks(kafka, topic, client=client)
     held = [number for number, each in enumerate(marks) if each.high > 0]
@@ -251,7 +251,7 @@ def _filled(kafka: KafkaSettings, topic: str, client: AdminClient) -> int | None
     return None
 
 
-def _refuse_unfit(
+def _refuse_incompatible(
     kafka: KafkaSettings,
     topic: str,
     partitions: int,
@@ -260,7 +260,7 @@ def _refuse_unfit(
     client: AdminClient,
     may_compact: bool = False,
 ) -> dict[str, str]:
-    """Whether a topic that is there can be written to, with as many partitions as its job says, and as long records.
+    """Check that a topic has as many partitions as its job, and takes records of `message_bytes`.
 
     Returns its settings. Raises: TopicError(TOPIC_MISSING, OUTPUT_TOPIC_MISMATCH).
     """
@@ -277,3 +277,42 @@ def _refuse_unfit(
         partitions=partitions,
         size=message_bytes,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class TableLetters:
+    """Dead letters of an upstream topic without an open job: `write` is a `WriteEarlyLetters`.
+
+    No lane has a transaction then that they could be part of. So the driver writes them, when the plan that parks their
+    records is in the journal and before any effect of it, and writes each location once: the letters in the topic are
+    read after every earlier writer is fenced. Letters of two services on one upstream are in one topic, each once.
+    """
+
+    kafka: KafkaSettings
+    upstream: str
+    limits: Limits
+    read_letters: ReadLetters
+
+    @property
+    def topic(self) -> str:
+        return f"{self.upstream}{DEAD_LETTERS_SUFFIX}"
+
+    def write(self, parked: Sequence[Parked], writer_id: str) -> None:
+        """Write those that are not in the topic yet; see `WriteEarlyLetters`."""
+        size = str(max(self.limits.message_bytes, KAFKA_MESSAGE_BYTES))
+        create_topic(self.kafka, self.topic, PARTITIONS, config={"max.message.bytes": size})
+        with open_kafka_writer(self.kafka, writer_id, TRANSACTION_TIMEOUT_MS) as writer:
+            missing = missing_letters(self.read_letters, parked, self._places(), self.upstream)
+            if missing:
+                with writer.transaction():
+                    for letter in missing:
+                        writer.letter_to(self.topic, letter)
+
+    def _places(self) -> set[str]:
+        with RangeReader(self.kafka) as reader:
+            marks = reader.await_stable(self.topic, timeout_s=UNDECIDED_S)
+            ranges = {partition: (each.earliest, each.stable) for partition, each in enumerate(marks)}
+            found = (
+                header_of(each, PLACE_HEADER) for chunk in reader.read(self.topic, ranges) for each in chunk
+            )
+            return {place.decode("utf-8", "replace") for place in found if place is not None}

@@ -1,4 +1,4 @@
-"""The writers of a lane, one for each sink that its jobs have, as one.
+"""The writers of a lane, one for each sink of its jobs.
 
 Each sink has a transaction of its own, so a crash can leave a batch in some of them. The lane's next run finds it there
 and sends the rest; with the same plan that is the same batch.
@@ -11,38 +11,36 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 
 from schemas.kinds.sinks import SinkConfig
 from schemas.records import Barrier
-from streaming.sink.columns import Output, OutputPartition, Rows, Run
-from streaming.sink.dead_letters import Letter
+from streaming.sink.columns import Output, OutputChanges, SinkPartition, SnapshotRows
+from streaming.sink.dead_letters import DeadLetter
 from streaming.sink.protocol import Mark, OpenWriter, Writer
 
 
 class NullWriter(Writer):
-    """Discards all: a batch that is run again still has to count its rows, though its sink has it already."""
+    """Discards everything: a repeated batch still has to count its rows, though its sink has it already."""
 
     def already_sent(
         self,
-        before: Mapping[OutputPartition, int | None],
+        before: Mapping[SinkPartition, int | None],
         epoch: int,
-        known_ends: Mapping[OutputPartition, Mark],
+        known_ends: Mapping[SinkPartition, Mark],
     ) -> bool:
-        """Always."""
         return True
 
     def transaction(self) -> AbstractContextManager[object]:
-        """An empty one."""
         return nullcontext()
 
-    def rows(self, rows: Rows) -> None:
-        """Nothing."""
+    def rows(self, rows: SnapshotRows) -> None:
+        pass
 
-    def changes(self, run: Run) -> None:
-        """Nothing."""
+    def changes(self, run: OutputChanges) -> None:
+        pass
 
     def barrier(self, output: Output, partition: int, barrier: Barrier) -> None:
-        """Nothing."""
+        pass
 
-    def letter(self, output: Output, letter: Letter) -> None:
-        """Nothing."""
+    def letter(self, output: Output, letter: DeadLetter) -> None:
+        pass
 
 
 class LaneWriters:
@@ -54,11 +52,11 @@ class LaneWriters:
 
     def already_sent(
         self,
-        before: Mapping[SinkConfig, Mapping[OutputPartition, int | None]],
+        before: Mapping[SinkConfig, Mapping[SinkPartition, int | None]],
         epoch: int,
-        known_ends: Mapping[OutputPartition, Mark],
+        known_ends: Mapping[SinkPartition, Mark],
     ) -> list[bool]:
-        """For each sink whether it has the batch, as `Writer.already_sent`; nothing more is written to those."""
+        """True for each sink that has the batch, as `Writer.already_sent`; nothing more is written to those."""
         found = {
             sink: writer.already_sent(before[sink], epoch, known_ends)
             for sink, writer in self._opened.items()
@@ -66,13 +64,13 @@ class LaneWriters:
         self._writing |= {sink: NullWriter() for sink, has_batch in found.items() if has_batch}
         return list(found.values())
 
-    def of(self, output: Output) -> Writer:
-        """The writer for an output's columns."""
+    def writer_for(self, output: Output) -> Writer:
+        """The writer of an output's sink."""
         return self._writing[output.definition.sink]
 
     def lacks(self, output: Output) -> bool:
-        """Whether what is written for an output is sent: its sink has not the batch."""
-        return not isinstance(self.of(output), NullWriter)
+        """True if an output's sink lacks the batch, so that writes to it are sent."""
+        return not isinstance(self.writer_for(output), NullWriter)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -82,9 +80,9 @@ class LaneWriters:
                 stack.enter_context(writer.transaction())
             yield
 
-    def ends(self) -> dict[OutputPartition, Mark]:
+    def ends(self) -> dict[SinkPartition, Mark]:
         """The marks of all sinks' partitions, as `Writer.ends`."""
-        return {place: end for writer in self._opened.values() for place, end in writer.ends().items()}
+        return {target: end for writer in self._opened.values() for target, end in writer.ends().items()}
 
 
 @contextmanager

@@ -32,15 +32,15 @@ from state.columns import VNODE
 from state.journal import PATH as JOURNAL_PATH
 from state.journal import Journal
 from state.ledger import files_of
+from state.maintenance.cleaning import clean_state
 from state.maintenance.compaction import CompactionPart, CompactionResult, compact_part
 from state.maintenance.merge import Merge, Merged, merge_files
 from state.progress_table import PATH as PROGRESS_PATH
 from state.replica import BASE_PATH, LOG_PATH, write_log_file
-from state.retention import Retention
+from state.retention import StateRetention
 from state.storage import Storage
 from state.values.plan import AlignedBarrier, JobPlan, Parked, Pin, Slice
 from state.values.progress import is_complete
-from streaming.compaction.cleaning import clean_state
 from streaming.compaction.compactor import CompactionReport, Compactor
 from streaming.lane.task import LaneOutcome, LaneResult, LaneTask, Sent
 from streaming.protocol.bad_records import BadRecords
@@ -49,7 +49,6 @@ from streaming.protocol.lanes.runner import LaneRunner, Way
 from streaming.protocol.recovery.forward import Forward
 from streaming.protocol.setup import BatchSetup
 from streaming.scan.arrangement import Arrangement
-from streaming.sink.dead_letters import EarlyLetters
 from streaming.sink.protocol import OpenWriter, Sink
 from tests.bench.expected import (
     EPOCH_STEP,
@@ -63,7 +62,7 @@ from tests.bench.expected import (
 from tests.kit.no_registry import NoRegistry, NoSchemas, NothingLogged
 
 TABLES = {"journal": JOURNAL_PATH, "progress": PROGRESS_PATH, "log": LOG_PATH, "base": BASE_PATH}
-RETENTION = Retention(files_s=10, log_s=5)
+RETENTION = StateRetention(files_s=10, log_s=5)
 CLEANING_S = 5.0
 _LANES, _JOB_BATCHES = 2, 100
 """Lanes of a batch, and batches from one job to the next, which takes its place."""
@@ -179,7 +178,7 @@ class Player:
             journal=journal,
             first_offsets=[0],
             read_letters=_never,
-            early_letters=_NoLetters(),
+            early_letters=_no_letters,
             bad_records=BadRecords("played"),
             forward=Forward(lambda job: _NoSink(), lambda: 0, TABLE, _LANES),
             now_ms=lambda: self._number * 1_000,
@@ -294,9 +293,8 @@ def _sizes(folder: str) -> Iterator[int]:
                     yield entry.stat().st_size
 
 
-class _NoLetters(EarlyLetters):
-    def write(self, parked: Sequence[Parked], writer_id: str) -> None:
-        raise AssertionError("nothing is parked")
+def _no_letters(parked: Sequence[Parked], writer_id: str) -> None:
+    raise AssertionError("nothing is parked")
 
 
 def _never(*_: object) -> NoReturn:

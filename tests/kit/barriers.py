@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame
 from schemas.errors import BackfillError, Code, Fenced
 from schemas.records import Barrier, BarrierKind
 from state.values.plan import AlignedBarrier
-from streaming.kafka.barrier_records import FoundBeside
-from streaming.kafka.old_barriers import Cut
+from streaming.kafka.barriers import BarrierCut
+from streaming.kafka.barriers import FoundBeside
 from streaming.kafka.topics import Watermarks
 from streaming.source.barriers.found import BarriersFound, FoundBarrier
 from streaming.source.barriers.injecting.schedule import is_wanted
@@ -178,7 +178,7 @@ class MemoryBarrierTopic(FollowedTopic):
     def trimmed(self) -> tuple[int, ...]:
         return ()
 
-    def delete(self, cut: Cut) -> int:
+    def delete(self, cut: BarrierCut) -> int:
         return 0
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ from schemas.errors import Code, ConfigError
 from schemas.formats.protocol import Format
 from schemas.job import JobDefinition
 from schemas.records import RecordId
-from streaming.core.cdc.redelivery import Logged
+from streaming.core.redelivery import Logged
 from streaming.registry.book import SchemaBook
 from streaming.registry.outputs import Registering
 from streaming.source.logged import LoggedRecords

@@ -17,11 +17,18 @@ from hypothesis import strategies as st
 from schemas.position import Key, order_key
 from schemas.records import Op
 from schemas.table import declare
-from state.values.chunks import Chunk, KeyRange, Streamed
-from state.values.reading import ChunkMisfitError, TableRead
-from state.values.transactions import TransactionSnapshot, widened
-from streaming.core.cdc.fold import Events, Folded, folded
-from streaming.core.cdc.verdicts import NO_TRANSACTION, Verdict, seen_by, verdicts, widened_each
+from state.values.chunks import Chunk, KeyRange, Streamed, TransactionSnapshot, widened
+from state.values.reading import IncompatibleChunkError, TableRead
+from streaming.core.chunk_events import (
+    NO_TRANSACTION,
+    ChunkEvents,
+    FoldedRows,
+    Verdict,
+    folded,
+    seen_by,
+    verdicts,
+    widened_each,
+)
 from tests.kit.database import Connector, Event
 from tests.kit.database_reader import UnlawfulError, Way, play
 from tests.kit.examples import examples
@@ -148,10 +155,10 @@ def _near_for_unread(read: TableRead, event: Event, verdict: int) -> int:
     return Verdict.HELD if _unread(read, event) and read.near.sees(event.transaction) else verdict
 
 
-def _without_deletes(rows: pa.Table, events: Events) -> Folded:
+def _without_deletes(rows: pa.Table, events: ChunkEvents) -> FoldedRows:
     kept = np.flatnonzero(events.ops != Op.DELETE)
     left_out = {column: np.flatnonzero(np.isin(kept, mine)) for column, mine in events.left_out.items()}
-    return folded(rows, Events(events.ops[kept], events.rows.take(pa.array(kept)), left_out), ["key"])
+    return folded(rows, ChunkEvents(events.ops[kept], events.rows.take(pa.array(kept)), left_out), ["key"])
 
 
 CANARIES = {
@@ -197,7 +204,7 @@ def test_a_canary_dies(name: str) -> None:
     for seed in range(_CANARY_SEEDS):
         try:
             play(seed, CANARIES[name])
-        except (UnlawfulError, ChunkMisfitError):
+        except (UnlawfulError, IncompatibleChunkError):
             return
     pytest.fail(f"nobody sees that {name}")
 
@@ -283,7 +290,7 @@ def test_a_chunk_has_to_go_on_from_what_was_read() -> None:
         (Chunk(KeyRange((2,), (5,)), first, 1, 0), "older"),
         (Chunk(KeyRange((2,), (5,)), TransactionSnapshot(8, 8), 1, 0), "older"),
     ]:
-        with pytest.raises(ChunkMisfitError, match=reason):
+        with pytest.raises(IncompatibleChunkError, match=reason):
             read.read(chunk)
     assert read.read(Chunk(KeyRange((5,), None), first, 1, 0)).near.xmax == 9
 
@@ -303,7 +310,7 @@ def test_a_value_that_is_left_out_comes_from_the_row_before_whatever_that_is() -
     rows = pa.table([[2, 2, 1, 3, 3, 1], list("cdefgh"), [None, None, None, "E", None, None]], names=names)
     ops = np.array([Op.UPDATE, Op.UPDATE, Op.DELETE, Op.INSERT, Op.UPDATE, Op.UPDATE], dtype=np.int8)
     left_out = {2: np.array([0, 1, 4, 5])}
-    found = folded(stored, Events(ops, rows, left_out), ["key"])
+    found = folded(stored, ChunkEvents(ops, rows, left_out), ["key"])
     assert found.rows.slice(1).to_pylist() == [
         {"key": 2, "small": "d", "large": "B"},
         {"key": 3, "small": "g", "large": "E"},

@@ -17,7 +17,7 @@ from schemas.formats.events.logs import LogId, LogPosition
 from schemas.records import Change, Op, UpstreamRecord
 from state.columns import OFFSET, PARTITION
 from state.values.seen import LaneSeen, Seen, merged
-from streaming.core.cdc.redelivery import Judgement, Logged, Redelivery
+from streaming.core.redelivery import Judgement, Logged, Redelivery
 from streaming.lane.before.normal import KeyOrder, Stored, normalised, with_unchanged, written
 from streaming.lane.changes import Changes
 from streaming.lane.redelivered import JudgementNeededError, RedeliveryFilter
@@ -207,7 +207,7 @@ def judged(batch: list[tuple[int, Sent]], seen: Mapping[int, Seen]) -> Judgement
     changes = changes_of(batch)
     keys = map(bytes, changes.encoded_keys(KEYS).to_pylist())
     for (offset, sent), key, op in zip(batch, keys, changes.ops.tolist(), strict=True):
-        judge.take(Logged(0, offset, key, Op(op), sent.logged))
+        judge.is_new(Logged(0, offset, key, Op(op), sent.logged))
     assert judge.end_interval() is None
     return judge.judgement()
 

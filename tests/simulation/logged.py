@@ -7,7 +7,7 @@ from collections.abc import Iterator, Set
 from schemas.formats.protocol import Format
 from schemas.formats.registry import DEFAULT
 from schemas.records import RecordId
-from streaming.core.cdc.redelivery import Logged
+from streaming.core.redelivery import Logged
 from streaming.protocol.lanes.redelivery import Ranges
 from streaming.source.logged import LoggedRecords, logged_in
 from tests.simulation.changelog import Changelog

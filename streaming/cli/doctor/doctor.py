@@ -78,7 +78,7 @@ def _kafka(config: ServiceConfig) -> Iterator[Diagnosis]:
     if config.kafka.bootstrap is None:
         yield kafka.UNASKED
         return
-    settings = replace(KafkaSettings.of(config.kafka), wait_s=_WAIT_S)
+    settings = replace(KafkaSettings.from_config(config.kafka), wait_s=_WAIT_S)
     findings = list[Diagnosis]()
     for finding in kafka.diagnoses(settings, topic_needs(config)):
         findings.append(finding)

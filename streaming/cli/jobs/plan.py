@@ -18,9 +18,9 @@ from schemas.errors import BackfillError, Code, StateError
 from schemas.job import JobDefinition
 from schemas.records import Add
 from schemas.settings.config import ServiceConfig, load
-from state.files.empty_ranges import EmptyRanges
-from state.initial.survey import Survey
+from state.initial.start import Survey
 from state.initial.table import SourceTable
+from state.small_files import EmptyRanges
 from streaming.cli.configuration import ConfigOption, JsonOption, required_config
 from streaming.cli.jobs.options import JobOptions
 from streaming.cli.jobs.served import Served
@@ -28,7 +28,7 @@ from streaming.cli.jobs.status import reading_text
 from streaming.cli.jobs.watching import seconds_text
 from streaming.control.cost import Cost, estimate, of_records
 from streaming.kafka.topics import known_settings, partitions_of, watermarks
-from streaming.registry.book import misfits
+from streaming.registry.book import schema_faults
 from streaming.registry.client import Registry, incompatible
 from streaming.source.gaps import Gaps
 from streaming.source.retention import kept_ms, margins
@@ -125,7 +125,7 @@ def _verdicts(served: Served, job: JobDefinition) -> tuple[list[str], list[str]]
     """Subjects of a job's schemas with the registry's answers, and the errors among these."""
     said, wrong = [], []
     try:
-        for subject, verdict in served.output_schemas.verdicts(job):
+        for subject, verdict in served.output_schemas.subject_states(job):
             said.append(f"{subject} ({verdict or 'incompatible'})")
             if verdict is None:
                 wrong.append(str(incompatible(subject)))
@@ -232,7 +232,7 @@ def _warnings(
     kept_s_of: KeptSeconds,
 ) -> Iterator[str]:
     config = served.config
-    yield from misfits(Registry(config.registry), config.upstream, config.upstream_format, config.table)
+    yield from schema_faults(Registry(config.registry), config.upstream, config.upstream_format, config.table)
     try:
         served.check(Add(job.to_json()))
     except BackfillError as error:

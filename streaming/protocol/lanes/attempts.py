@@ -19,9 +19,9 @@ from schemas.formats.protocol import Format, Images
 from state.replica import Replica
 from state.values.plan import BatchPlan
 from state.values.progress import Progress, for_lanes
-from streaming.core.batch_sizer import BatchSizer
-from streaming.core.history import history_ranges, history_records
+from streaming.core.batch_size import BatchSizer
 from streaming.core.jobs import MutationReport
+from streaming.core.offset_ranges import history_ranges, history_records
 from streaming.lane.faults import Fault
 from streaming.lane.task import (
     Awaits,
@@ -42,7 +42,7 @@ from streaming.protocol.setup import BatchSetup
 from streaming.protocol.table_read import TableReading
 from streaming.runtime import failpoints
 from streaming.scan.kinds import Scans
-from streaming.sink.columns import OutputPartition
+from streaming.sink.columns import SinkPartition
 from streaming.sink.protocol import Mark
 
 ATTEMPTS = 5
@@ -65,7 +65,7 @@ class LaneTasks:
     scans: Scans
     batch_sizer: BatchSizer
     reading: TableReading
-    known_ends: Mapping[OutputPartition, Mark] = field(default_factory=dict)
+    known_ends: Mapping[SinkPartition, Mark] = field(default_factory=dict)
     record_bytes: dict[str, int | None] = field(default_factory=dict)
     """By output: the size limit of a record, as of the last time that the output was asked."""
     values_are_left_out: bool = False
@@ -231,7 +231,7 @@ class LaneAttempts:
                     raise _as_transient(problem) from problem
                 took_ms = self._now_ms() - began_ms
                 if is_overrun(task, problem, took_ms, attempt):
-                    self._batch_sizer.overran(took_ms)
+                    self._batch_sizer.learn_overrun(took_ms)
                     overrun = True
             else:
                 return run

@@ -15,8 +15,8 @@ from schemas.formats.protocol import Format
 from schemas.records import RecordId
 from state.values.plan import BatchPlan
 from state.values.seen import Seen
-from streaming.core.cdc.redelivery import Fall, Judgement, Logged, Redelivery, Why
 from streaming.core.planning import markers_of
+from streaming.core.redelivery import Fall, Judgement, Logged, Redelivery, Why
 from streaming.source.logged import LoggedRecords
 
 Ranges = Mapping[int, tuple[int, int]]
@@ -68,11 +68,11 @@ class RedeliveryJudge:
         ends = [plan.end_offsets] if plan.until is not None else [each.ends for each in plan.barriers]
         for interval in self._by_interval(plan.first_offsets, ends, format_, skipped):
             for record in interval:
-                judge.take(record)
+                judge.is_new(record)
             if plan.until is None:
                 self._refuse(judge.end_interval())
         if plan.until is not None:
-            if judge.is_doubtful:  # a row of a snapshot may stand in the rest of the interval
+            if judge.needs_consent:  # a row of a snapshot may stand in the rest of the interval
                 for record in self.records.read(_ranges(plan.until, plan.end.ends), format_, skipped):
                     if record.position is not None and record.position.position is None:
                         judge.snapshot(record.partition, record.position.log)

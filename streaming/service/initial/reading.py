@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 import structlog
 
 from schemas.table import TableSchema
-from state.initial.pace import ReadPace, keep_pace, kept_pace
-from state.initial.survey import Survey
+from state.initial.start import Survey
 from state.replica import Replica
+from state.small_files import ReadPace, keep_pace, kept_pace
 from state.storage import Storage
 from state.values.chunks import Streamed
 from state.values.reading import TableRead
@@ -35,7 +35,7 @@ log = structlog.get_logger(__name__)
 class ReadingOrder:
     """Parameters of a reading. `reader` opens a session, and checks the table anew; `ends` are those of the topic.
 
-    `pace` is the configuration's; one that was set by a command takes precedence (`state.initial.pace`).
+    `pace` is the configuration's; one that was set by a command takes precedence (`state.small_files`).
     """
 
     storage: Storage
@@ -105,7 +105,7 @@ class DatabaseReading(ReadsTable):
         with self._lock:  # a pace that is set now is either the copy's own, or set on the copy afterwards
             copying = TableCopying(copy_order, Pace(self._pace.rate_limit, paused=self._pace.paused))
             self._staging, self._copying, self._watch = staging, copying, watch
-        self._begin(copying.run, "initial")
+        self._begin(copying.copy_table, "initial")
         self._begin(watch.watch, "initial-slot")
 
     def _rows_before(self, read: TableRead) -> int:

@@ -20,10 +20,9 @@ from schemas.records import BARRIER_HEADER
 from schemas.topics import UpstreamTopics
 from state.values.plan import AlignedBarrier
 from streaming.core.alignment import Aligner
-from streaming.kafka.barrier_records import FoundBeside, beside_barrier_in
+from streaming.kafka.barriers import BarrierCut, FoundBeside, beside_barrier_in, delete_barriers
 from streaming.kafka.clients import KafkaSettings, translate, translated
-from streaming.kafka.consumer import RangeReader, header_of, located, place, stable_pauses_s
-from streaming.kafka.old_barriers import Cut, delete_barriers
+from streaming.kafka.consumer import RangeReader, header_of, located, location, stable_pauses_s
 from streaming.kafka.topics import stable_offsets_of
 from streaming.source.barriers.injecting.injector import BarrierInjector
 from streaming.source.barriers.injecting.target import refuse_unfit
@@ -138,13 +137,13 @@ class FollowedTopic:
         if error.code() in (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET):
             raise TopicError(
                 Code.BARRIER_STALLED,
-                where=place(message) if message.topic() else self.name,
+                where=location(message) if message.topic() else self.name,
                 found="barriers that their owner deleted before they were read here",
                 expected="a reader that keeps up with barriers_keep",
                 next_step="nothing: it goes on with the oldest barrier that is there",
             )
         if not error.retriable() and error.code() != KafkaError._ALL_BROKERS_DOWN:
-            raise translate(error, self._kafka, what=place(message) if message.topic() else self.name)
+            raise translate(error, self._kafka, what=location(message) if message.topic() else self.name)
         return False
 
     def stream(self) -> DataFrame:
@@ -156,7 +155,7 @@ class FollowedTopic:
         """The last stable offset of each partition of the data: committed readers get that far. One round trip."""
         return self._stable_offsets()
 
-    def delete(self, cut: Cut) -> int:
+    def delete(self, cut: BarrierCut) -> int:
         """Delete barriers as far as the cut allows; only for the service that writes the topic. Returns the number."""
         return delete_barriers(self._kafka, self.name, cut)
 
@@ -202,7 +201,7 @@ class SeparateBarriers(BarrierSource):
         self._topic.refuse_lost(first)
         self._aligner = self._make_aligner(position)
         found = self._topic.behind(position.epoch if position else NO_EPOCH)
-        self._aligner.trimmed(self._topic.trimmed)
+        self._aligner.mark_trimmed(self._topic.trimmed)
         self._feed(found)
         return self._take_readable()
 
@@ -242,7 +241,7 @@ class SeparateBarriers(BarrierSource):
     def _feed(self, barriers: Iterable[FoundBeside]) -> None:
         for found in barriers:
             self._aligner.feed_beside(found.partition, found.offset, found.barrier, found.end)
-        self._aligned += self._aligner.aligned()
+        self._aligned += self._aligner.take_aligned()
 
     def _await_readable(self) -> list[AlignedBarrier]:
         """Wait until committed readers reach a barrier's ends, which its writer need not have waited for."""
@@ -278,5 +277,5 @@ class InjectedSeparateBarriers(WithInjector, SeparateBarriers):
         super().__init__(topic, partitions, begins=begins)
         self._injector = injector
 
-    def delete_barriers(self, cut: Cut) -> int:
+    def delete_barriers(self, cut: BarrierCut) -> int:
         return self._topic.delete(cut)

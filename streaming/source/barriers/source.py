@@ -21,8 +21,8 @@ from schemas.errors import BackfillError
 from schemas.records import Barrier, RecordId
 from schemas.topics import UpstreamTopics
 from state.values.plan import AlignedBarrier
+from streaming.kafka.barriers import BarrierCut
 from streaming.kafka.clients import KafkaSettings
-from streaming.kafka.old_barriers import Cut
 from streaming.source.barriers.injecting.injector import BarrierInjector
 from streaming.source.gaps import Gaps
 from streaming.source.kafka import UpstreamSource
@@ -125,7 +125,7 @@ class BarrierSource(Protocol):
         """
         return
 
-    def delete_barriers(self, cut: Cut) -> int:
+    def delete_barriers(self, cut: BarrierCut) -> int:
         """Delete barriers of a topic of this service's own, as far as the cut allows. Returns the number of records.
 
         Called by any thread, behind a finished batch. Raises: EnvironmentProblem, TopicError when it is refused.

@@ -17,7 +17,7 @@ from schemas.formats.names.seen import SeenNames, refuse_absent
 from schemas.formats.protocol import Format
 from schemas.records import BARRIER_HEADER
 from schemas.table import TableSchema
-from streaming.core.cdc.log_ranges import LogRanges
+from streaming.core.log_ranges import LogRanges
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, header_of
 
@@ -67,7 +67,7 @@ def check_logs(
         if where is None or where.position is None:
             continue
         own = logs.setdefault((message.partition() or 0, where.log), LogRanges(where.log))
-        own.take(where.position)
+        own.add(where.position)
     for (partition, _), ranges in logs.items():
         if ranges.is_shared:
             raise ConfigError(Code.LOG_SHARED, where=f"{topic}-{partition}", found=str(ranges))

@@ -1,38 +1,73 @@
-"""Deletes the oldest barriers of a barrier topic, which then begins with a full one (`schemas.kinds.full_barriers`)."""
+"""Records that are barriers, in the data or in a topic of their own, and the deletion of the oldest of the latter.
+
+A topic whose oldest barriers were deleted begins with a full one (`schemas.kinds.full_barriers`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaException, Message, TopicPartition
 
+from schemas.avro.codec import decode_barrier
+from schemas.json.barriers import decode_beside
 from schemas.kinds.full_barriers import PERIOD_MS, begins_period
-from schemas.records import Barrier
-from streaming.kafka.barrier_records import beside_barrier_in
+from schemas.records import BARRIER_HEADER, Barrier
 from streaming.kafka.clients import KafkaSettings, translate
-from streaming.kafka.consumer import RangeReader
+from streaming.kafka.consumer import RangeReader, header_of, located, location
 from streaming.kafka.topics import PartitionId, admin
 
+
+@dataclass(frozen=True, slots=True)
+class FoundBeside:
+    """A barrier of a separate topic: its partition and offset there, and the exclusive `end` of its interval."""
+
+    partition: int
+    offset: int
+    barrier: Barrier
+    end: int
+
+
+def barrier_in(message: Message, *, beside: bool) -> Barrier | None:
+    """The barrier in a record of a barrier topic or of the data; None if it is none. Raises: InputError."""
+    if beside:
+        found = beside_barrier_in(message)
+        return None if found is None else found.barrier
+    header = header_of(message, BARRIER_HEADER)
+    return None if header is None else decode_barrier(header, message.value(), where=location(message))
+
+
+def beside_barrier_in(message: Message) -> FoundBeside | None:
+    """The barrier in a record of a barrier topic, None without the header. Raises: as `decode_beside`."""
+    header = header_of(message, BARRIER_HEADER)
+    if header is None:
+        return None
+    partition, offset = located(message)
+    where = location(message)
+    found = decode_beside(header, message.key(), message.value(), partition=partition, where=where)
+    return FoundBeside(partition, offset, found.barrier, found.end)
+
+
 _LATE_MS = 600_000
-"""A barrier is written at most so long before its time, by the clocks of the two machines."""
+"""The most that a barrier's time may lie after its append time, by the clocks of two machines."""
 _WINDOW_OFFSETS = 8_192
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class BarrierCut:
     """Barriers before the one of `epoch` may be deleted, if they were injected before `before_ms` (Unix time)."""
 
     epoch: int
     before_ms: int
 
     def has(self, barrier: Barrier) -> bool:
-        """Whether a topic may begin with this barrier."""
+        """True if a topic may begin with this barrier."""
         return barrier.curr <= self.epoch and barrier.injected_at_ms <= self.before_ms
 
 
-def delete_barriers(kafka: KafkaSettings, topic: str, cut: Cut) -> int:
-    """Delete what lies before the newest full barrier within the cut, by partition; returns how many offsets.
+def delete_barriers(kafka: KafkaSettings, topic: str, cut: BarrierCut) -> int:
+    """Delete the records before the newest full barrier within the cut, by partition; returns the number of offsets.
 
     Of an upstream, all of whose barriers are full, the first of a period is taken, as it is in its outputs. The last
     barrier of a partition is never deleted. Raises: EnvironmentProblem, TopicError when the broker refuses.
@@ -50,7 +85,9 @@ def delete_barriers(kafka: KafkaSettings, topic: str, cut: Cut) -> int:
     return sum(begin - marks[partition].earliest for (_, partition), begin in begins.items())
 
 
-def _newest_full(reader: RangeReader, place: PartitionId, span: tuple[int, int], cut: Cut) -> int | None:
+def _newest_full(
+    reader: RangeReader, place: PartitionId, span: tuple[int, int], cut: BarrierCut
+) -> int | None:
     """The offset of the newest full barrier in the cut that is the first of its period; None without one."""
     found, before = None, None
     for offset, barrier in _barriers(reader, place, span):
@@ -80,9 +117,9 @@ def _delete_before(kafka: KafkaSettings, begins: Mapping[PartitionId, int]) -> N
     if not begins:
         return
     wanted = [TopicPartition(topic, partition, offset) for (topic, partition), offset in begins.items()]
-    client = admin(kafka)  # held: what a client that is gone was asked is never answered
-    for place, answer in client.delete_records(wanted, request_timeout=kafka.wait_s).items():
+    client = admin(kafka)  # held: a request of a deleted client is never answered
+    for deleted, answer in client.delete_records(wanted, request_timeout=kafka.wait_s).items():
         try:
             answer.result()
         except KafkaException as raised:
-            raise translate(raised.args[0], kafka, what=f"{place.topic}-{place.partition}") from None
+            raise translate(raised.args[0], kafka, what=f"{deleted.topic}-{deleted.partition}") from None

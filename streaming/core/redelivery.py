@@ -3,10 +3,10 @@
 A connector that is started again sends the end of its stream a second time. Of each log a partition has the highest
 position and the latest time seen. A record with a lower position is redelivered if its time is not later: then it is
 dropped. If it is later, the log has begun anew: behind a new snapshot, at another server. Such a record is taken, and
-the highest position begins anew with it. Where nothing but the record says so, it needs the operator's word.
+the highest position begins anew with it. Without other evidence than the record, it needs the operator's consent.
 
-`Redelivery` is given all records of a batch, as lanes see their own keys alone: it decides what lanes leave out once
-one of them has met a position that falls. It holds no record.
+`Redelivery` is fed all records of a batch, because lanes see their own keys alone: it decides which records lanes drop
+once one of them has met a position that falls. It holds no record.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from state.values.seen import Mark, Seen, digest, later
 
 
 class Logged(NamedTuple):
-    """A record of the upstream as far as it is judged. `key` is encoded; `position` is that of `UpstreamRecord`."""
+    """The fields of an upstream record that decide. `key` is encoded; `position` is that of `UpstreamRecord`."""
 
     partition: int
     offset: int
@@ -32,7 +32,7 @@ class Logged(NamedTuple):
 
 
 class Why(StrEnum):
-    """Why a record was taken though its position is lower than another one's before it."""
+    """Reasons for taking a record whose position is lower than that of an earlier one."""
 
     GTIDS = "the log has GTIDs"
     SNAPSHOT = "a new snapshot was read"
@@ -52,7 +52,7 @@ class Fall:
 
     @property
     def found(self) -> str:
-        """For people."""
+        """A description for people."""
         return (
             f"a change of {self.log} at position {position_text(self.position)}, later than all before it and "
             f"below the highest position seen, {position_text(self.highest)}"
@@ -60,7 +60,7 @@ class Fall:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class DroppedRun:
     """Records of one log and partition that were dropped, with none of the log between them that was not."""
 
     partition: int
@@ -74,25 +74,25 @@ class Run:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What became of the records of a batch. `dropped`: by partition, ranges of offsets, both ends included.
+    """The result for the records of a batch. `dropped`: by partition, ranges of offsets, both ends included.
 
-    `falls` were taken; `seen` is what is known of the partitions behind the batch; `snapshots` are new ones of logs
-    that were known before.
+    `falls` were taken; `seen` is the state of the partitions behind the batch; `snapshots` are new ones of logs that
+    were known before.
     """
 
     dropped: Mapping[int, Sequence[tuple[int, int]]]
-    runs: Sequence[Run]
+    runs: Sequence[DroppedRun]
     falls: Sequence[Fall]
     snapshots: Sequence[LogId]
     seen: Mapping[int, Seen]
 
 
 Accepts = Callable[[Fall], bool]
-"""Whether the operator lets a log begin anew."""
+"""Returns True if the operator lets a log begin anew."""
 
 
 @dataclass
-class _Log:
+class _JudgedLog:
     """A log in one partition; the fields of `Mark`, and digests at its last position."""
 
     highest: Position | None
@@ -105,10 +105,10 @@ class _Log:
     """First and last of the records that are being dropped, with their offsets."""
     run_count: int = 0
     was_known: bool = False
-    """Whether it had a highest position when the interval began."""
+    """True if it had a highest position when the interval began."""
 
     @classmethod
-    def of_mark(cls, mark: Mark) -> _Log:
+    def of_mark(cls, mark: Mark) -> _JudgedLog:
         at_last = mark.at_highest if mark.last == mark.highest else frozenset[str]()
         own = cls(mark.highest, set(mark.at_highest), mark.latest_ms, mark.may_fall, mark.last, at_last)
         own.was_known = mark.highest is not None
@@ -123,22 +123,22 @@ class _Log:
 @dataclass
 class _Partition:
     before: Seen
-    logs: dict[LogId, _Log] = field(default_factory=dict)
+    logs: dict[LogId, _JudgedLog] = field(default_factory=dict)
     deleted: set[str] = field(default_factory=set)
     """Digests of keys whose last record is a delete that was dropped."""
     last_dropped: str | None = None
     dropped: list[tuple[int, int]] = field(default_factory=list)
     is_dropping: bool = False
 
-    def log(self, log: LogId) -> _Log:
+    def log(self, log: LogId) -> _JudgedLog:
         known = self.logs.get(log)
         if known is None:
-            known = self.logs[log] = _Log.of_mark(self.before.mark(log))
+            known = self.logs[log] = _JudgedLog.of_mark(self.before.mark(log))
         return known
 
 
 class Redelivery:
-    """Judges the records behind `seen`: call `take` for each, in the order of its partition, then `end_interval`.
+    """Judges the records behind `seen`: call `is_new` for each, in the order of its partition, then `end_interval`.
 
     Intervals come one after another, in each any partition first. Only records that change a row are given.
     """
@@ -150,22 +150,24 @@ class Redelivery:
             self._partition(number, each)
         self._snapshots = {row for each in seen.values() for row in each.snapshots}
         self._of_partition: dict[int, set[LogId]] = {n: set(each.snapshots) for n, each in seen.items()}
-        self._reported, self._runs = list[LogId](), list[Run]()
-        self._falls, self._doubtful = list[Fall](), list[Fall]()
+        self._reported, self._runs = list[LogId](), list[DroppedRun]()
+        self._falls, self._unexplained = list[Fall](), list[Fall]()
 
     @property
-    def is_doubtful(self) -> bool:
-        """Whether a record of the interval was taken that only a row of a snapshot, or the operator, allows."""
-        return bool(self._doubtful)
+    def needs_consent(self) -> bool:
+        """True if a record of the interval was taken that only a row of a snapshot, or the operator, allows."""
+        return bool(self._unexplained)
 
-    def take(self, record: Logged) -> bool:
-        """Whether a record is new; False: it is redelivered, or the tombstone of such a delete."""
+    def is_new(self, record: Logged) -> bool:
+        """Take a record; False if it is redelivered, or the tombstone of a redelivered delete."""
         known = self._partition(record.partition)
         where = record.position
         if where is not None and where.position is None:
-            self._tell(known, where.log)
+            self._report_snapshot(known, where.log)
             self.snapshot(record.partition, where.log)
-        is_dropped = where is not None and where.position is not None and self._is_again(known, record, where)
+        is_dropped = (
+            where is not None and where.position is not None and self._is_redelivered(known, record, where)
+        )
         key = digest(record.key) if known.deleted or is_dropped else ""
         if where is None and record.op is Op.DELETE and key in known.deleted:
             is_dropped = True
@@ -183,7 +185,7 @@ class Redelivery:
         return not is_dropped
 
     def snapshot(self, partition: int, row: LogId) -> None:
-        """A row of a snapshot stands in the interval."""
+        """Note a row of a snapshot in the interval."""
         self._snapshots.add(row)
         self._of_partition.setdefault(partition, set()).add(row)
 
@@ -204,11 +206,11 @@ class Redelivery:
         return None
 
     def end_part(self) -> Fall | None:
-        """As `end_interval`, of an interval that goes on behind the last record."""
+        """End a part of an interval that goes on behind the last record; returns as `end_interval`."""
         return self._settle()
 
     def judgement(self) -> Judgement:
-        """Behind the last record."""
+        """The result. Call it after the last record."""
         for number, known in self._partitions.items():
             for log, each in known.logs.items():
                 self._end_run(number, log, each)
@@ -235,7 +237,7 @@ class Redelivery:
         marks = {log: each.mark() for log, each in known.logs.items()}
         return Seen(marks, known.last_dropped, snapshots, known.before.former if not marks else None)
 
-    def _tell(self, known: _Partition, row: LogId) -> None:
+    def _report_snapshot(self, known: _Partition, row: LogId) -> None:
         if row in self._reported:
             return
         own = (each.highest is not None for log, each in known.logs.items() if is_of_snapshot(row, log))
@@ -248,20 +250,20 @@ class Redelivery:
         if any(own) or any(others):
             self._reported.append(row)
 
-    def _is_again(self, known: _Partition, record: Logged, where: LogPosition) -> bool:
+    def _is_redelivered(self, known: _Partition, record: Logged, where: LogPosition) -> bool:
         log, position = where.log, where.position
         assert position is not None
         each = known.log(log)
         is_later = where.ts_ms is not None and (each.latest_ms is None or where.ts_ms > each.latest_ms)
         if each.highest is not None and log.is_lower(position, each.highest):
             if not is_later:
-                self._count(each, record.offset, position)
+                self._count_dropped(each, record.offset, position)
                 return True
             self._fall(Fall(record.partition, record.offset, log, each.highest, position), each)
             each.highest, each.at_highest = position, set()
         elif position == each.highest and not log.has_gtids:
             if not is_later and digest(record.key, record.op) in each.at_highest:
-                self._count(each, record.offset, position)
+                self._count_dropped(each, record.offset, position)
                 return True
         elif each.highest is None or position > each.highest:
             each.highest, each.at_highest = position, set()
@@ -270,7 +272,7 @@ class Redelivery:
         self._keep(each, record, position)
         return False
 
-    def _keep(self, each: _Log, record: Logged, position: Position) -> None:
+    def _keep(self, each: _JudgedLog, record: Logged, position: Position) -> None:
         each.may_fall = False
         own = digest(record.key, record.op)
         if position == each.highest:
@@ -278,23 +280,23 @@ class Redelivery:
         each.at_last = each.at_last | {own} if position == each.last else frozenset((own,))
         each.last = position
 
-    def _fall(self, fall: Fall, each: _Log) -> None:
+    def _fall(self, fall: Fall, each: _JudgedLog) -> None:
         if fall.log.has_gtids:
             self._falls.append(_allowed(fall, Why.GTIDS))
         elif each.may_fall:
             self._falls.append(_allowed(fall, Why.SNAPSHOT))
         else:
-            self._doubtful.append(fall)
+            self._unexplained.append(fall)
 
     def _settle(self) -> Fall | None:
-        for fall in self._doubtful:
+        for fall in self._unexplained:
             if any(is_of_snapshot(row, fall.log) for row in self._snapshots):
                 self._falls.append(_allowed(fall, Why.SNAPSHOT))
             elif self._accepts(fall):
                 self._falls.append(_allowed(fall, Why.ACCEPTED))
             else:
                 return fall
-        self._doubtful.clear()
+        self._unexplained.clear()
         return None
 
     def _drop(self, known: _Partition, record: Logged) -> None:
@@ -304,22 +306,24 @@ class Redelivery:
             known.dropped.append((record.offset, record.offset))
         known.is_dropping = True
 
-    def _count(self, each: _Log, offset: int, position: Position) -> None:
+    def _count_dropped(self, each: _JudgedLog, offset: int, position: Position) -> None:
         if each.run:
             each.run[1:] = [(offset, position)]
         else:
             each.run = [(offset, position)]
         each.run_count += 1
 
-    def _end_run(self, partition: int, log: LogId, each: _Log) -> None:
+    def _end_run(self, partition: int, log: LogId, each: _JudgedLog) -> None:
         if each.run:
             first, last = each.run[0], each.run[-1]
-            self._runs.append(Run(partition, log, each.run_count, first[0], last[0], first[1], last[1]))
+            self._runs.append(
+                DroppedRun(partition, log, each.run_count, first[0], last[0], first[1], last[1])
+            )
             each.run, each.run_count = [], 0
 
 
 def _known(latest_ms: int | None) -> int | None:
-    """None for what stands for any time, see `Seen.mark`."""
+    """None for `LONG_MAX`, which stands for any time, see `Seen.mark`."""
     return None if latest_ms == LONG_MAX else latest_ms
 
 
