@@ -1,4 +1,4 @@
-"""Where durable state lives: a folder, or an object store (`state.backend.object_store`).
+"""Where durable state lives: a folder, or an object store (`state.object_store`).
 
 Everything below the root is an ordinary Delta table or Parquet file:
 
@@ -31,8 +31,8 @@ from deltalake import DeltaTable
 from pyarrow import fs
 
 from schemas.errors import Code, StateError
-from state.backend.object_store import delta_options, fault_of, is_store, open_store
-from state.backend.sync import Background, set_torn_aside, sync_path
+from state.durability import Background, set_torn_aside, sync_path
+from state.object_store import delta_options, fault_of, is_store, open_store
 from state.retention import Retention
 
 _BATCH_ROWS = 4_096
@@ -67,7 +67,7 @@ class Storage:
     """The root of the state. Cheap to make and to pickle: lanes build their own filesystem from it.
 
     Everything durable is read and written through here. With `synced`, what is written to a local file system is on
-    the disk before anything relies on it (`state.backend.sync`).
+    the disk before anything relies on it (`state.durability`).
     """
 
     root: str

@@ -23,8 +23,19 @@ from functools import reduce
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.filter.ast import And, Between, Comparison, Filter, InList, IsNull, Like, Not, Operator, Or
-from schemas.filter.literals import Literal
+from schemas.filter.ast import (
+    And,
+    Between,
+    Comparison,
+    Filter,
+    InList,
+    IsNull,
+    Like,
+    Literal,
+    Not,
+    Operator,
+    Or,
+)
 
 _KERNELS: Mapping[Operator, Callable[[pa.Array, pa.Scalar], pa.BooleanArray]] = {
     Operator.EQUAL: pc.equal,

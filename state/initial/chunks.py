@@ -19,9 +19,9 @@ from schemas.table import TableSchema
 from state.columns import OFFSET, PARTITION, VNODE, base_schema, waiting_schema
 from state.ledger import Ledger, files_of
 from state.replica import BYTES_PER_GROUP, ROWS_PER_GROUP
-from state.row_hash import row_hashes
 from state.storage import DataFile, Storage
 from state.values.order import arrays
+from state.vnode import row_hashes
 
 CHUNKS_PATH, WAITING_PATH = "initial/chunks", "initial/waiting"
 

@@ -2,12 +2,12 @@
 
     copy    parts of the table  ──▶  files of the log, as INSERTs at epoch 0: before every barrier, seen by no reader
     sort    all of them, by vnode and key  ──▶  files of the base, which is then complete up to epoch 0
-    end     the files leave the log, in the commit that says that all of it was done
+    end     the files leave the log, in the commit that marks the copy as done
 
-What is done follows from the tables alone, so a copy that is interrupted goes on with the next part. Everything behind
-the copy finds a base that is as of the beginning, as if a compaction had made it, and knows of no difference.
+What is done follows from the tables alone, so an interrupted copy goes on with the next part. Afterwards the base is in
+the same state as after a compaction to epoch 0, and nothing else treats it differently.
 
-The sort is what finds a key that two rows have; before that no two parts have met.
+The sort finds keys that two rows have: no two parts have met before it.
 """
 
 from __future__ import annotations
@@ -23,15 +23,40 @@ from deltalake.exceptions import DeltaError
 
 from schemas.errors import Code, ConfigError
 from schemas.table import TableSchema
-from state.columns import VNODE, as_inserts, log_schema
+from state.columns import EPOCH, VNODE, as_inserts, log_schema
 from state.initial.chunks import vnodes_of
-from state.initial.progress import ALL, CopyProgress, progress_of, staged
 from state.initial.table import SourcePart, SourceTable
 from state.maintenance.compaction import CompactionPart, CompactionResult, parts_of
-from state.replica import Replica, ReplicaFiles, write_log_file
+from state.replica import LOG_BOUNDS, Replica, ReplicaFiles, write_log_file
 from state.storage import DataFile, Storage
 from state.values.invalid_values import invalid_values
 from state.values.order import arrays
+
+ALL = (1 << 62) - 1
+"""The log's mark `copied` once there is nothing left to copy."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopyProgress:
+    """Rows that were copied, and of these sorted into the base; `of` is how many there are, None where unknown."""
+
+    copied: int
+    sorted: int
+    of: int | None
+
+
+def progress_of(replica: Replica, of: int | None) -> CopyProgress | None:
+    """How far the copy into a replica is; None once it is done."""
+    if replica.log.copied == ALL:
+        return None
+    sorted_ = sum(file.rows for file in replica.base.files())
+    return CopyProgress(sum(file.rows for file in staged(replica)), sorted_, of)
+
+
+def staged(replica: Replica) -> list[DataFile]:
+    """Files of the log with rows that were copied and wait to be sorted, or were."""
+    return [file for file in replica.log.files(LOG_BOUNDS) if file.bounds[EPOCH][1] == 0]
+
 
 BYTES_PER_FILE = 32 << 20
 """Arrow bytes of rows that a part holds at a time, and of the file that it makes of them."""

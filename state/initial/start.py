@@ -1,15 +1,82 @@
-"""Where a table starts, as kept in the state's binding: what was declared, and what was decided from it once."""
+"""Starts of a table, as kept in the state's binding: the declaration, and what was decided from it once."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from schemas.json.debezium_values import TimeMode
 from schemas.kinds.initial import DeltaStart
-from schemas.table import TableSchema
-from state.initial.survey import Identity, Survey
+from schemas.table import Column, TableSchema
+from state.values.chunks import Chunk, KeyRange, TransactionSnapshot
+from state.values.reading import TableRead
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Identifies a table. A restored or promoted server, or a table that was created again, is another one."""
+
+    system: str
+    database: str
+    table: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {"system": self.system, "database": self.database, "table": self.table}
+
+    @classmethod
+    def from_dict(cls, raw: dict[str, Any]) -> Identity:
+        """From what `to_dict` gave."""
+        return cls(raw["system"], raw["database"], raw["table"])
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """Of a table that is to be copied: decided once, and to be kept with the state.
+
+    The ranges follow each other up to the last key that there was. `tail` is the chunk behind them: without a row, and
+    with the snapshot that saw none there. So a table that is appended to does not keep the copy from its end.
+    """
+
+    ranges: tuple[KeyRange, ...]
+    tail: Chunk | None
+    """None for a whole table, which one snapshot sees."""
+    rows: int
+    """As the server estimates them."""
+    size: int
+    """Bytes that it takes in the database, without its indexes."""
+    first: TransactionSnapshot
+    """Taken before any row is read, and as that of the tail."""
+
+    def begin(self) -> TableRead:
+        """The reading at its beginning; the tail has yet to be read, too."""
+        bounds = [keys.upto for keys in self.ranges if keys.upto is not None]
+        return TableRead.begin(self.first, bounds)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "ranges": [keys.to_list() for keys in self.ranges],
+            "tail": None if self.tail is None else self.tail.to_dict(),
+            "rows": self.rows,
+            "size": self.size,
+            "first": self.first.to_text(),
+        }
+
+    @classmethod
+    def from_dict(cls, raw: dict[str, Any], key_columns: Sequence[Column]) -> Survey:
+        """From what `to_dict` gave."""
+        tail = raw["tail"]
+        return cls(
+            tuple(KeyRange.from_list(keys, key_columns) for keys in raw["ranges"]),
+            None if tail is None else Chunk.from_dict(tail, key_columns),
+            raw["rows"],
+            raw["size"],
+            TransactionSnapshot.from_text(raw["first"]),
+        )
+
 
 KEY = "initial"
 """The key in a state's binding, which is the journal's `table`."""

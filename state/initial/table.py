@@ -26,7 +26,7 @@ from schemas.errors import Code, ConfigError
 from schemas.kinds.initial import DeltaStart
 from schemas.table import TableSchema, nearest
 from schemas.types import ColumnType, TypeName
-from state.backend.object_store import delta_options
+from state.object_store import delta_options
 from state.values.invalid_values import invalid_values
 
 BYTES_PER_PART = 128 << 20

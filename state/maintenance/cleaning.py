@@ -1,23 +1,33 @@
-"""Deleting what no version of a table needs any more: data files, commits before a checkpoint, left-overs.
+"""Deletion of files that no version of a table needs: data, commits before a checkpoint, left-overs, rows of chunks.
 
-Delta's own vacuum commits to the table that it cleans, and any commit of an instance that was fenced without knowing
-it would fence the one that works; so vacuum is only asked what it would delete. The cleaning of Delta's log after each
-commit is left out as well: it lists the log each time, and knows of no plan that names an old version.
+Delta's own vacuum commits to the table that it cleans, and a commit of an instance that was fenced without noticing
+would fence the current owner; so vacuum only lists what it would delete. Delta's cleaning of its log after each commit
+is off as well: it lists the log each time, and does not spare old versions that a plan names.
 
-What is listed is what is live and what is younger than the retention, so a round costs the same after months.
+Only live files and those younger than the retention are listed, so a round costs the same after months.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+import structlog
+from deltalake.exceptions import DeltaError
 from pyarrow import fs
 
+from schemas.errors import BackfillError
+from schemas.table import TableSchema
+from state.initial.chunks import CHUNKS_PATH, WAITING_PATH
+from state.journal import PATH as JOURNAL_PATH
+from state.journal import Journal
 from state.ledger import files_of
+from state.progress_table import PATH as PROGRESS_PATH
+from state.replica import BASE_PATH, LOG_PATH
 from state.storage import Storage, now_ms
+from state.values.plan import BatchPlan
 
 _LOG = "_delta_log"
 _OF_VERSION = re.compile(r"([0-9]{20})\.(?:json|crc|checkpoint(?:\..+)?\.parquet)")
@@ -115,3 +125,85 @@ def delete_files(storage: Storage, paths: Iterable[str], is_over: Callable[[], b
             storage.filesystem.delete_file(path)
             count += 1
     return count
+
+
+def clean_chunks(
+    storage: Storage,
+    named: Collection[str],
+    *,
+    open_since_ms: int | None = None,
+    is_over: Callable[[], bool] = lambda: False,
+) -> int:
+    """Delete files that are not `named`, and older by the retention than `open_since_ms` (now); how many there were.
+
+    `open_since_ms` is when the oldest chunk began that is in no plan yet. Raises: OSError.
+    """
+    since_ms = now_ms() if open_since_ms is None else open_since_ms
+    latest_ns = (since_ms - storage.retention.files_s * 1_000) * 1_000_000
+    kept = {storage.path(CHUNKS_PATH, name) for name in named}
+    unnamed = (
+        info.path
+        for info in storage.listed(CHUNKS_PATH)
+        if info.type == fs.FileType.File and info.path not in kept and info.mtime_ns < latest_ns
+    )
+    return delete_files(storage, unnamed, is_over)
+
+
+STATE_TABLES = (JOURNAL_PATH, PROGRESS_PATH, LOG_PATH, BASE_PATH, WAITING_PATH)
+_TROUBLE = (BackfillError, DeltaError, OSError)
+
+log = structlog.get_logger()
+
+
+def clean_state(
+    storage: Storage,
+    table: TableSchema,
+    open_since_ms: Mapping[str, int],
+    is_over: Callable[[], bool] = lambda: False,
+) -> Cleaned:
+    """Clean every table; trouble with one is logged and does not keep the others from it.
+
+    `open_since_ms`: of a table, when the work began that has files for it to commit, or else when this round began: an
+    instance that is paused in it, and goes on hours later, must not take a successor's files for left-overs. The
+    versions that the journal's plan names stay: an instance that carries it out again reads them, and one that was
+    taken over from may have committed since. Once `is_over`, the rest is left to the next round.
+    Raises: BackfillError, DeltaError or OSError, the last one of several, once all tables had their turn.
+    """
+    done, trouble = Cleaned(), None
+    for path in (*STATE_TABLES, CHUNKS_PATH):
+        try:
+            done |= _cleaned(storage, table, path, open_since_ms.get(path), is_over)
+        except _TROUBLE as failure:
+            log.warning("a table could not be cleaned", table=path, error=type(failure).__name__)
+            trouble = failure
+    if trouble is not None:
+        raise trouble
+    return done
+
+
+def _cleaned(
+    storage: Storage, table: TableSchema, path: str, open_since_ms: int | None, is_over: Callable[[], bool]
+) -> Cleaned:
+    if path in (CHUNKS_PATH, WAITING_PATH) and not storage.exists(path):
+        return Cleaned()  # of a table that did not start from a database
+    if path == CHUNKS_PATH:
+        plan = _plan(storage, table)
+        named = [] if plan is None or plan.reading is None else sum(plan.reading.files, ())
+        return Cleaned(clean_chunks(storage, named, open_since_ms=open_since_ms, is_over=is_over))
+    pinned = _pinned(storage, table, path)
+    return clean(storage, path, pinned=pinned, open_since_ms=open_since_ms, is_over=is_over)
+
+
+def _pinned(storage: Storage, table: TableSchema, path: str) -> Sequence[int]:
+    plan = _plan(storage, table) if path in (LOG_PATH, BASE_PATH, WAITING_PATH) else None
+    if plan is None:
+        return ()
+    if path == WAITING_PATH:
+        return [] if plan.reading is None else [plan.reading.waiting]
+    return [plan.replica.log if path == LOG_PATH else plan.replica.base]
+
+
+def _plan(storage: Storage, table: TableSchema) -> BatchPlan | None:
+    storage.delta(JOURNAL_PATH)  # which `Journal` would create
+    entry = Journal(storage, table).current
+    return None if entry is None else entry.plan

@@ -31,9 +31,9 @@ from state.columns import BEFORE_HASH, LOG_OWN, OFFSET, OP, PARTITION, VNODE
 from state.maintenance.compaction_rows import BYTES_PER_PART, PartRows, last_key, rows_of
 from state.maintenance.compaction_rows import CompactionPart as CompactionPart  # what maintenance hands on
 from state.replica import BASE_PATH, BaseFile, ReplicaFiles, write_replica_file
-from state.row_hash import row_hashes
 from state.storage import DataFile, Storage
 from state.values.order import arrays, changes_of_key, sort_order
+from state.vnode import row_hashes
 
 ROWS_PER_FILE = 100_000
 """Rows of a base file: small enough that a slice rarely reads much more than it takes."""

@@ -20,9 +20,9 @@ from schemas.kinds.full_barriers import begins_period
 from schemas.position import Key, position_from_text, position_to_text
 from schemas.records import Barrier, RecordId
 from schemas.table import Column, TableSchema
-from state.values.marks import Marks, marks_from_dict, marks_to_dict
 from state.values.progress import NotStarted, Progress, after_slice
 from state.values.reading import Reading
+from state.values.seen import Marks, marks_from_dict, marks_to_dict
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,7 @@ from typing import Any
 
 from schemas.position import Key, order_key
 from schemas.table import Column
-from state.values.chunks import Chunk, KeyRange, Streamed
-from state.values.transactions import TransactionSnapshot
+from state.values.chunks import Chunk, KeyRange, Streamed, TransactionSnapshot
 
 
 class ChunkMisfitError(ValueError):

@@ -1,8 +1,8 @@
-"""How far the logs of databases have come in each upstream partition, where records may be redelivered.
+"""Positions of databases' logs seen in each upstream partition, where records may be redelivered.
 
-What a plan holds of it decides which records of a batch are new. Lanes see their own keys alone: where none of them has
-met a position that falls, what they have seen is put together here. Where one has, all records of the batch were judged
-in their order (`streaming.core.cdc.redelivery`), and that is what counts.
+A plan holds them, and they decide which records of a batch are new. Lanes see their own keys alone: where none of them
+has met a position that falls, what they have seen is merged here. Where one has, all records of the batch were judged
+in their order (`streaming.core.redelivery`), and that result counts.
 """
 
 from __future__ import annotations
@@ -219,3 +219,17 @@ def _highest(
         highest = last.last
     at = (digests for position, digests in known if position == highest)
     return highest, frozenset[str]().union(*at)
+
+
+Marks = Mapping[int, Seen]
+"""By upstream partition; one of which nothing was seen is missing."""
+
+
+def marks_to_dict(marks: Marks) -> dict[str, Any]:
+    """As JSON values."""
+    return {str(number): seen.to_list() for number, seen in marks.items()}
+
+
+def marks_from_dict(raw: Mapping[str, Any]) -> dict[int, Seen]:
+    """From what `marks_to_dict` gave."""
+    return {int(number): Seen.from_list(each) for number, each in raw.items()}

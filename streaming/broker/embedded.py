@@ -15,7 +15,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -26,6 +27,9 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from schemas.errors import Code, EnvironmentProblem
+from schemas.settings.config import ServiceConfig
+from streaming.kafka.clients import KafkaSettings
+from streaming.kafka.topics import create_topic, partitions_of
 from streaming.runtime.java.class_archive import broker_archive, sharing
 from streaming.runtime.java.home import java, log_options
 from streaming.runtime.java.jars import JarSet, ensure
@@ -304,3 +308,22 @@ def _end_with_parent() -> Callable[[], None] | None:
         prctl(set_parent_death_signal, signal.SIGTERM)
 
     return request
+
+
+UPSTREAM_PARTITIONS = 4
+
+
+@contextmanager
+def broker_of(config: ServiceConfig) -> Iterator[KafkaSettings]:
+    """How to reach it. An embedded one has its data beside the state, and makes the upstream topic if it is not there.
+
+    Raises: EnvironmentProblem when an embedded one does not come up.
+    """
+    if config.kafka.bootstrap is not None:
+        yield KafkaSettings.of(config.kafka)
+        return
+    with EmbeddedBroker(data=Path(str(config.state)) / "kafka") as broker:
+        kafka = KafkaSettings(broker.bootstrap)
+        if partitions_of(kafka, config.upstream) is None:
+            create_topic(kafka, config.upstream, UPSTREAM_PARTITIONS)
+        yield kafka

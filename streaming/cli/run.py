@@ -81,7 +81,7 @@ def serve(
         # Imports take a second or two, and the signal may come in it.
         from schemas.settings.config import load
         from schemas.settings.http import read_token
-        from streaming.broker.hosted import broker_of
+        from streaming.broker.embedded import broker_of
         from streaming.cli.building import BuildBar
         from streaming.service.bootstrap import hosted_service
 

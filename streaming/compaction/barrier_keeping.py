@@ -16,7 +16,7 @@ import structlog
 from schemas.errors import BackfillError, Code
 from state.values.plan import BatchPlan
 from streaming.compaction.turns import Maintenance, Turn
-from streaming.kafka.old_barriers import Cut
+from streaming.kafka.barriers import Cut
 from streaming.sink.protocol import SinkOf
 from streaming.source.barriers.source import BarrierSource
 

@@ -28,12 +28,11 @@ from schemas.errors import Code, CommitConflict
 from schemas.formats.protocol import Images
 from state.columns import EPOCH
 from state.initial.chunks import CHUNKS_PATH
-from state.maintenance.cleaning import Cleaned
+from state.maintenance.cleaning import STATE_TABLES, Cleaned, clean_state
 from state.maintenance.compaction import CompactionPart, CompactionResult, parts_of
 from state.maintenance.merge import Merge, Merged, choose_merges
 from state.replica import BASE_PATH, LOG_PATH, Replica, ReplicaFiles
 from state.storage import now_ms
-from streaming.compaction.cleaning import STATE_TABLES, clean_state
 from streaming.compaction.turns import Maintenance, Turn
 from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint

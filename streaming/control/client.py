@@ -24,7 +24,7 @@ from schemas.topics import UpstreamTopics
 from state.values.plan import JobState
 from streaming.control.state_view import StateReader
 from streaming.core.jobs import MutationReport, apply
-from streaming.kafka.barrier_records import barrier_in
+from streaming.kafka.barriers import barrier_in
 from streaming.kafka.clients import KafkaSettings, translated
 from streaming.kafka.consumer import RangeReader
 from streaming.kafka.topics import create_topic

@@ -1,11 +1,8 @@
-"""How old the newest of a series of instants is, when the clocks may be set at any time.
-
-Instants come from a wall clock, ours or another machine's, and are compared with our own wall clock: either may be set
-back or forward between the two. A monotonic clock bounds the result: a later instant of the series is never older than
-an earlier one, and no age is negative.
-"""
+"""Ages and pauses by a clock that is never set (`steady_s`, `now_s`), whatever is done to wall clocks."""
 
 from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
 
 
 class Age:
@@ -27,3 +24,36 @@ class Age:
     def at(self, steady_s: float) -> float:
         """The age of the newest one, never negative."""
         return self._age_s + max(0.0, steady_s - self._seen_s)
+
+
+class Stillness:
+    """Look again and again: `signs` has, for each job under way, a value that changes while the job makes progress."""
+
+    def __init__(self, now_s: float) -> None:
+        self._seen: dict[int, tuple[Hashable, float]] = {}
+        self._came_s: dict[int, float] = {}
+        self.changed_s = now_s
+        """When a job was last seen to come, go on, or go."""
+
+    @property
+    def known(self) -> frozenset[int]:
+        """The jobs that were under way at the last look."""
+        return frozenset(self._seen)
+
+    @property
+    def oldest_s(self) -> float | None:
+        """When the job that has been under way for longest was first seen; None without any."""
+        return min(self._came_s.values(), default=None)
+
+    def look(self, now_s: float, signs: Mapping[int, Hashable]) -> dict[int, float]:
+        """For how many seconds each job has been still."""
+        if self._seen.keys() - signs.keys():
+            self.changed_s = now_s
+        for job in self._seen.keys() - signs.keys():
+            del self._seen[job], self._came_s[job]
+        for job, sign in signs.items():
+            if job not in self._seen or self._seen[job][0] != sign:
+                self._seen[job] = (sign, now_s)
+                self.changed_s = now_s
+            self._came_s.setdefault(job, now_s)
+        return {job: now_s - since_s for job, (_, since_s) in self._seen.items()}

@@ -15,9 +15,52 @@ from schemas.job import JobDefinition
 from schemas.position import Key, order_key
 from schemas.records import RecordId
 from state.values.chunks import KeyRange
-from state.values.cut import Amount, Cut
 from state.values.plan import AlignedBarrier, BatchPlan, Slice
 from state.values.progress import Completed, NotStarted, Progress, is_complete
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """How much is read: rows, and what they take as Arrow columns."""
+
+    rows: int
+    size: int
+
+    def __add__(self, other: Amount) -> Amount:
+        return Amount(self.rows + other.rows, self.size + other.size)
+
+    def __sub__(self, other: Amount) -> Amount:
+        return Amount(self.rows - other.rows, self.size - other.size)
+
+    def __floordiv__(self, parts: int) -> Amount:
+        return Amount(self.rows // parts, self.size // parts)
+
+    def fits(self, most: Amount) -> bool:
+        """Whether it is no more than this, in rows and in size."""
+        return self.rows <= most.rows and self.size <= most.size
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether not a row fits in it."""
+        return self.rows <= 0 or self.size <= 0
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Where a slice may end: `upto` None reaches the part's end.
+
+    `rows` and `size` (Arrow bytes) are estimates: log rows may differ, and a file knows the average of its rows only.
+    """
+
+    upto: Key | None
+    rows: int
+    size: int = 0
+
+    @property
+    def amount(self) -> Amount:
+        """What the slice reads, about."""
+        return Amount(self.rows, self.size)
+
 
 CutFunction = Callable[[int, Key | None, Amount], Cut | None]
 """(part, after, limit) -> where a slice of about `limit` ends, which has at least one row if there is one.

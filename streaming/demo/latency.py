@@ -22,7 +22,7 @@ import numpy.typing as npt
 from confluent_kafka import Message
 
 from schemas.records import BARRIER_HEADER
-from streaming.kafka.barrier_records import beside_barrier_in
+from streaming.kafka.barriers import beside_barrier_in
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, header_of, located
 from streaming.kafka.topics import admin, stable_offsets, watermarks

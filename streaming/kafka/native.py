@@ -1,20 +1,27 @@
-"""Pass whole Arrow columns of keys and values to librdkafka: one C call a column, no Python per row.
+"""Whole Arrow columns of keys and values for librdkafka: one C call a column, no Python per row.
 
 confluent-kafka's `produce` costs about 2 us of Python a record. librdkafka has `rd_kafka_produce_batch`, which
-takes an array of message structs; numpy fills that array from the Arrow offsets. The producer itself, its
-transactions and its errors stay confluent-kafka's: only the handle is borrowed. Where it lies is known for one layout
-of objects, that of the versions below; nothing is read from memory elsewhere, and `open_columns` takes the public way
-(`column_batches`) then. Message structs: librdkafka's rdkafka.h, `rd_kafka_message_t`.
+takes an array of message structs; numpy fills that array from the Arrow offsets. It has no place for headers: records
+with headers go by `rd_kafka_produceva`, one C call a record, which takes an array of tagged values (`rd_kafka_vu_t`);
+numpy lays those of all records out, and `map` makes the calls.
+
+The producer itself, its transactions and its errors stay confluent-kafka's: only the handle is borrowed. Its location
+is known for one layout of objects, that of the versions below; nothing is read from memory elsewhere, and
+`open_columns` takes the public way (`column_batches`) then. Message structs: librdkafka's rdkafka.h,
+`rd_kafka_message_t`.
 """
 
 from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib.metadata import version
+from itertools import repeat
+from operator import length_hint
 from pathlib import Path
+from typing import Any
 
 import confluent_kafka
 import numpy as np
@@ -23,12 +30,12 @@ import pyarrow as pa
 import structlog
 from confluent_kafka import KafkaException, Producer
 
-from streaming.kafka import native_headers
 from streaming.kafka.column_batches import NO_HEADERS, ColumnBatches
-from streaming.kafka.native_headers import HeaderRecords
 
 _log = structlog.get_logger(__name__)
-_COPY, _PARTITION = 0x2, 0x8
+_COPY, _BY_PARTITION = 0x2, 0x8
+_RKT, _PARTITION, _VALUE, _KEY, _FLAGS, _HEADER = 2, 3, 4, 5, 7, 9
+"""Tags of the values of a record, `rd_kafka_vtype_t`."""
 _ANY_PARTITION = -1
 _QUEUE_FULL = -184
 _OBJECT_HEADER_BYTES = 16
@@ -37,6 +44,8 @@ _KNOWN_VERSIONS = frozenset({"2.16.1"})
 _VERSION = version("confluent-kafka")
 _POLL_S = 0.005
 _METADATA_S = 15.0
+_CHUNK_RECORDS = 10_000
+"""Records with headers that are laid out at a time."""
 
 # All fields, those that stay zero too: numpy copies no bytes between fields, and what is in `private` is taken for a
 # pointer when the delivery is reported.
@@ -54,6 +63,18 @@ _MESSAGE = np.dtype(
     ],
     align=True,
 )
+
+_TAGGED = np.dtype(
+    [
+        ("tag", np.int32),
+        ("pad", np.int32),
+        ("a", np.uint64),
+        ("b", np.uint64),
+        ("c", np.uint64),
+        ("rest", "V40"),
+    ]
+)
+"""A tag and a union of 64 bytes, of which three words are used: pointer, pointer or size, size."""
 
 
 @cache
@@ -80,7 +101,12 @@ def _load() -> ctypes.CDLL:
     library.rd_kafka_produce_batch.argtypes = [
         ctypes.c_void_p, ctypes.c_int32, ctypes.c_int, ctypes.c_void_p, ctypes.c_int,
     ]  # fmt: skip
-    native_headers.declare(library)
+    library.rd_kafka_produceva.restype = ctypes.c_void_p
+    library.rd_kafka_produceva.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
+    library.rd_kafka_error_code.restype = ctypes.c_int
+    library.rd_kafka_error_code.argtypes = [ctypes.c_void_p]
+    library.rd_kafka_error_destroy.restype = None
+    library.rd_kafka_error_destroy.argtypes = [ctypes.c_void_p]
     return library
 
 
@@ -150,12 +176,12 @@ class ColumnProducer:
         messages["key"], messages["key_len"] = _pointers(keys)
         handle = self._topic(topic)
         if headers:
-            self._send_one_by_one(HeaderRecords(handle, messages, headers))
+            self._send_one_by_one(_HeaderRecords(handle, messages, headers))
         else:
-            self._send_at_once(handle, messages, _COPY if partitions is None else _COPY | _PARTITION)
+            self._send_at_once(handle, messages, _COPY if partitions is None else _COPY | _BY_PARTITION)
         self._producer.poll(0)
 
-    def _send_one_by_one(self, records: HeaderRecords) -> None:
+    def _send_one_by_one(self, records: _HeaderRecords) -> None:
         for code in records.queue(self._library, self._handle):
             if code != _QUEUE_FULL:
                 raise KafkaException(confluent_kafka.KafkaError(code))
@@ -207,6 +233,56 @@ class ColumnProducer:
         if code:
             raise KafkaException(confluent_kafka.KafkaError(code))
         self._library.rd_kafka_metadata_destroy(found)
+
+
+class _HeaderRecords:
+    """n records of one topic, with the same headers. What they point to must stay alive until all are queued."""
+
+    def __init__(self, topic: int, messages: npt.NDArray[np.void], headers: Mapping[str, bytes]) -> None:
+        """`messages` has partition, payload, len, key and key_len of each; `topic` is a handle."""
+        self._messages = messages
+        self._held = [(ctypes.c_char_p(name.encode()), value) for name, value in headers.items()]
+        self._constant = self._constants(topic)
+
+    def _constants(self, topic: int) -> npt.NDArray[np.void]:
+        fields = np.zeros(5 + len(self._held), dtype=_TAGGED)
+        fields["tag"][:5] = _RKT, _FLAGS, _PARTITION, _VALUE, _KEY
+        fields["tag"][5:] = _HEADER
+        fields["a"][:2] = topic, _COPY
+        for field, (name, value) in zip(fields[5:], self._held, strict=True):
+            field["a"] = ctypes.cast(name, ctypes.c_void_p).value
+            field["b"] = ctypes.cast(ctypes.c_char_p(value), ctypes.c_void_p).value
+            field["c"] = len(value)
+        return fields
+
+    def queue(self, library: ctypes.CDLL, handle: int) -> Iterator[int]:
+        """Queue all, in order; gives librdkafka's code for each refusal, and tries that record again when resumed."""
+        for start in range(0, len(self._messages), _CHUNK_RECORDS):
+            yield from _queue(library, handle, self._laid_out(start, start + _CHUNK_RECORDS))
+
+    def _laid_out(self, start: int, stop: int) -> npt.NDArray[np.void]:
+        messages = self._messages[start:stop]
+        fields = np.tile(self._constant, (len(messages), 1))
+        fields["a"][:, 2] = messages["partition"].astype(np.uint32)
+        fields["a"][:, 3], fields["b"][:, 3] = messages["payload"], messages["len"]
+        fields["a"][:, 4], fields["b"][:, 4] = messages["key"], messages["key_len"]
+        return fields
+
+
+def _queue(library: ctypes.CDLL, handle: int, fields: npt.NDArray[np.void]) -> Iterator[int]:
+    count, width = fields.shape
+    size, base, first = width * _TAGGED.itemsize, fields.ctypes.data, 0
+    produce: Any = library.rd_kafka_produceva
+    while first < count:
+        places = iter(range(base + first * size, base + count * size, size))
+        # Stops at the first record that is refused; none may be overtaken by a later one of its partition.
+        refused = next(filter(None, map(produce, repeat(handle), places, repeat(width))), None)
+        if refused is None:
+            return
+        first = count - length_hint(places) - 1
+        code = int(library.rd_kafka_error_code(refused))
+        library.rd_kafka_error_destroy(refused)
+        yield code
 
 
 def _pointers(array: pa.Array) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:

@@ -23,7 +23,7 @@ from schemas.records import NO_DATA, Op
 from schemas.table import TableSchema
 from state.columns import BEFORE_HASH, EPOCH, OFFSET, OP, PARTITION, VNODE
 from state.values.plan import BatchPlan
-from streaming.core.history import readers
+from streaming.core.offset_ranges import readers
 from streaming.core.planning import markers_of
 from streaming.sink.columns import Encode
 from streaming.source.decoded import AFTER, BEFORE, KEY, MARKED

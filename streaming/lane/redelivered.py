@@ -4,7 +4,7 @@ Each record of a log has a higher position than the one before it, except where 
 begun anew. What came before stood in the same lane, as its key is the same: so a lane that sees no position fall, and
 none repeated, has nothing to leave out. As soon as one falls, what becomes of the records depends on those of other
 lanes and of other partitions: the lane asks for all of them to be judged in their order
-(`streaming.core.cdc.redelivery`), and goes by that.
+(`streaming.core.redelivery`), and goes by that.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from schemas.formats.by_columns.log_positions import LOG, PARTS, TS_MS, log_id
 from schemas.formats.events.logs import LogId, Position
 from schemas.records import Op
 from state.values.seen import LaneMark, LaneSeen, Seen, digest, later
-from streaming.core.cdc.redelivery import Judgement
+from streaming.core.redelivery import Judgement
 from streaming.lane.changes import Bools, Changes
 from streaming.source.decoded import POSITION
 

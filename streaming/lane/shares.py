@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from state.values.plan import BatchPlan
-from streaming.core.history import readers
+from streaming.core.offset_ranges import readers
 from streaming.lane.changes import Bools, Changes
 from streaming.lane.task import LaneJob, LaneTask
 

@@ -31,7 +31,7 @@ from state.storage import DataFile, Storage
 from state.values.plan import BatchPlan, JobPlan
 from state.values.progress import Completed, NotStarted, Progress, of_parts
 from state.values.seen import LaneSeen
-from streaming.core.cdc.redelivery import Judgement
+from streaming.core.redelivery import Judgement
 from streaming.kafka.clients import TRANSACTION_TIMEOUT_MS
 from streaming.lane.before.store import RowStore, local_store
 from streaming.lane.faults import Fault

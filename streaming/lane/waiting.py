@@ -32,8 +32,7 @@ from state.initial.chunks import staged_rows, vnodes_of, waiting_rows
 from state.storage import DataFile, Storage
 from state.values.order import arrays
 from state.values.reading import Reading
-from streaming.core.cdc.fold import Events, folded
-from streaming.core.cdc.verdicts import NO_TRANSACTION, Verdict, verdicts, widened_each
+from streaming.core.chunk_events import NO_TRANSACTION, Events, Verdict, folded, verdicts, widened_each
 from streaming.lane.changes import Changes
 from streaming.source.decoded import UNCHANGED
 

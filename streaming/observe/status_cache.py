@@ -19,7 +19,7 @@ from schemas.errors import BackfillError
 from schemas.formats.names.lost import FieldsSeen
 from schemas.job import JobDefinition
 from schemas.records import Barrier
-from state.initial.progress import CopyProgress
+from state.initial.copy import CopyProgress
 from state.replica import ReplicaFiles
 from state.values.plan import JobState
 from state.values.progress import Completed, InProgress, Progress

@@ -13,8 +13,7 @@ from schemas.errors import Code, ConfigError, EnvironmentProblem
 from schemas.json.debezium_values import TimeMode
 from schemas.table import TableSchema, nearest
 from streaming.postgres.catalog import FoundColumn, FoundTable, Publication, Server, Slot
-from streaming.postgres.columns import ColumnReading, EventForms, reading_of
-from streaming.postgres.parsing import Readings
+from streaming.postgres.columns import ColumnReading, EventForms, Readings, reading_of
 
 Mode = Literal["chunks", "whole"]
 OLDEST_VERSION = 130_000

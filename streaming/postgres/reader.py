@@ -5,7 +5,7 @@ A chunk is one transaction. Its order is what makes it right:
     LOCK … IN ACCESS SHARE MODE    nothing may rewrite or truncate the table between snapshot and rows: neither keeps
                                    to snapshots, and the rows would be gone for one that is older
     SELECT pg_current_snapshot()   the snapshot, and then how far the log is written: whatever the snapshot sees is
-                                   committed below that place
+                                   committed below that LSN
     COPY (SELECT …) TO STDOUT      the rows, as this snapshot sees them
 """
 
@@ -14,21 +14,20 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import pyarrow as pa
 from psycopg import sql
 
 from schemas.errors import Code, ConfigError
-from schemas.position import Key
+from schemas.position import Key, order_key
 from schemas.table import Column
 from schemas.types import Value
-from state.initial.survey import Identity, Survey
-from state.values.chunks import Chunk, KeyRange, lsn_from_text
-from state.values.transactions import TransactionSnapshot
+from state.initial.start import Identity, Survey
+from state.values.chunks import Chunk, KeyRange, TransactionSnapshot, lsn_from_text
 from streaming.postgres.catalog import FoundTable, server_of, slot_of, table_of
 from streaming.postgres.checks import Declared, check_server, check_slot, check_table
-from streaming.postgres.parsing import Readings, Unreadable, rows_of
-from streaming.postgres.ranges import divided
+from streaming.postgres.columns import Readings, Unreadable, rows_of
 from streaming.postgres.session import Access, Session
 
 PIECE_BYTES = 16 << 20
@@ -271,3 +270,37 @@ def _keys_of(rows: pa.Table, key_columns: Sequence[Column]) -> list[Key]:
 
 def _changed(place: str, found: str) -> ConfigError:
     return ConfigError(Code.POSTGRES_TABLE_CHANGED, where=f"table {place}", found=found)
+
+
+def divided(sample: Sequence[Key], last: Key, count: int) -> tuple[KeyRange, ...]:
+    """Ranges from −∞ up to `last`, `count` of them or fewer, with about as many keys of the sample in each.
+
+    `sample` may be empty, and in any order; what lies behind `last` does not count.
+    """
+    ordered = sorted({order_key(key): key for key in sample}.items())
+    inside = [key for place, key in ordered if place < order_key(last)]
+    places = (len(inside) * number // count for number in range(1, count))
+    bounds = [inside[place] for place in dict.fromkeys(places) if place < len(inside)] if inside else []
+    edges = [None, *bounds, last]
+    return tuple(KeyRange(after, upto) for after, upto in pairwise(edges))
+
+
+def unread(ranges: Sequence[KeyRange], chunks: Sequence[Chunk]) -> tuple[KeyRange, ...]:
+    """What is left of the ranges, each without the chunks that were read at its beginning. Chunks come in any order."""
+    begun = {_place(chunk.keys.after): chunk.keys for chunk in chunks}
+    left = []
+    for keys in ranges:
+        after, is_open = keys.after, True
+        while is_open and (read := begun.get(_place(after))) is not None:
+            after, is_open = read.upto, read.upto is not None and _below(read.upto, keys.upto)
+        if is_open:
+            left.append(KeyRange(after, keys.upto))
+    return tuple(left)
+
+
+def _place(bound: Key | None) -> Key | None:
+    return None if bound is None else order_key(bound)
+
+
+def _below(bound: Key, upto: Key | None) -> bool:
+    return upto is None or order_key(bound) < order_key(upto)

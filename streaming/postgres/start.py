@@ -9,7 +9,7 @@ from schemas.formats.debezium import DebeziumFormat
 from schemas.json.debezium_values import TimeMode
 from schemas.kinds.postgres import PostgresStart
 from schemas.table import TableSchema
-from state.initial.survey import Identity, Survey
+from state.initial.start import Identity, Survey
 from streaming.postgres.catalog import server_of, slot_of
 from streaming.postgres.checks import Declared, check_server, check_slot
 from streaming.postgres.columns import EventForms

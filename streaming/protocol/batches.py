@@ -11,9 +11,9 @@ from state.progress_table import ProgressTable
 from state.replica import Replica
 from state.values.plan import AlignedBarrier, BatchPlan, JobState
 from state.values.progress import Progress, is_complete
-from streaming.core.batch_sizer import BatchSizer
+from streaming.core.batch_size import BatchSizer
 from streaming.core.jobs import reads_on
-from streaming.core.parts import part_ends
+from streaming.core.offset_ranges import part_ends
 from streaming.protocol.effects import Effect, effects_of
 from streaming.protocol.executor import Done, Executor
 from streaming.protocol.lane_attempts import LaneAttempts, LaneTasks

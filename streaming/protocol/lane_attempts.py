@@ -19,9 +19,9 @@ from schemas.formats.protocol import Format, Images
 from state.replica import Replica
 from state.values.plan import BatchPlan
 from state.values.progress import Progress, for_lanes
-from streaming.core.batch_sizer import BatchSizer
-from streaming.core.history import history_ranges, history_records
+from streaming.core.batch_size import BatchSizer
 from streaming.core.jobs import MutationReport
+from streaming.core.offset_ranges import history_ranges, history_records
 from streaming.lane.faults import Fault
 from streaming.lane.task import (
     Awaits,

@@ -18,7 +18,7 @@ from schemas.records import RecordId
 from state.progress_table import ProgressTable
 from state.replica import Replica
 from state.values.plan import AlignedBarrier, BatchPlan, JobPlan, JobState, Pin, ReplicaVersion
-from streaming.core.batch_sizer import BatchSizer
+from streaming.core.batch_size import BatchSizer
 from streaming.core.planning import CutFunction, choose_barriers, upto_released
 from streaming.protocol.recovery.steps import Step, out_of_step, upto_mutation
 from streaming.protocol.setup import BatchSetup

@@ -13,10 +13,10 @@ from schemas.errors import BackfillError
 from schemas.job import JobDefinition
 from schemas.table import Column, TableSchema
 from state.progress_table import ProgressRow
-from state.values.marks import Marks
 from state.values.plan import AlignedBarrier, BatchPlan, JobState
 from state.values.progress import Parts
-from streaming.core.batch_sizer import BatchSizer
+from state.values.seen import Marks
+from streaming.core.batch_size import BatchSizer
 from streaming.core.jobs import JobsOutcome, MutationReport, add_configured, jobs_after
 
 log = structlog.get_logger(__name__)

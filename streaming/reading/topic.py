@@ -15,7 +15,7 @@ from confluent_kafka import Message
 from schemas.epoch import NO_EPOCH
 from schemas.errors import Code, TopicError
 from schemas.records import BARRIER_HEADER, Barrier
-from streaming.kafka.barrier_records import FoundBeside, beside_barrier_in
+from streaming.kafka.barriers import FoundBeside, beside_barrier_in
 from streaming.kafka.consumer import RangeReader, header_of, located
 from streaming.reading.records import Record, RecordDecoder
 

@@ -13,7 +13,7 @@ from schemas.avro.registered import KnownSchemas, Schemas, WriterSchema
 from schemas.errors import BackfillError
 from schemas.formats.protocol import Format, Framed, Half
 from schemas.table import TableSchema
-from state.files.schema_files import SchemaFiles
+from state.small_files import SchemaFiles
 from streaming.registry.client import Registry
 
 _ASKED, _PAUSE_S = 3, 1.0

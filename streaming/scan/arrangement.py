@@ -17,14 +17,13 @@ from schemas.position import Key
 from schemas.table import TableSchema
 from state.replica import Replica, ReplicaFiles
 from state.storage import Storage
-from state.values.cut import Amount, Cut
 from state.values.plan import Pin, Slice
 from state.values.progress import Progress
+from streaming.core.planning import Amount, Cut
 from streaming.core.visibility import covered
 from streaming.scan.cutting import SliceCutter
-from streaming.scan.file_order import FileOrder
 from streaming.scan.protocol import LiveRows, PinnedScan, Scan, SliceReader
-from streaming.scan.snapshot import SnapshotReader
+from streaming.scan.snapshot import FileOrder, SnapshotReader
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,9 @@ from schemas.position import Key
 from schemas.records import Op
 from state.columns import OP
 from state.replica import BaseFile, ReplicaFiles, raw_bytes
-from state.values.cut import Amount, Cut
 from state.values.order import arrays, changes_of_key, key_at, sort_order, within
-from streaming.scan.file_order import FileOrder
-from streaming.scan.snapshot import Overlay, SnapshotReader
+from streaming.core.planning import Amount, Cut
+from streaming.scan.snapshot import FileOrder, Overlay, SnapshotReader
 
 _Base = tuple[BaseFile, ...]
 """The files of a vnode, in any order."""

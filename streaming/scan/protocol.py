@@ -33,9 +33,9 @@ import pyarrow as pa
 
 from schemas.job import JobDefinition
 from schemas.position import Key
-from state.values.cut import Amount, Cut
 from state.values.plan import Pin, Slice
 from state.values.progress import Progress
+from streaming.core.planning import Amount, Cut
 
 SliceReader = Callable[[Slice], Iterator[pa.Table]]
 """The rows of a slice in tables of the columns that it was made for, each row once, values as they are stored.

@@ -2,7 +2,7 @@
 
 State at barrier a = newest of (base row, log rows) per key in the slice's range:
 
-    base files of the vnode ── range ── minus keys that the log knows ──┐
+    base files of the vnode ── range ── minus keys in the log ──────────┐
     log rows of the vnode ──── range ── newest per key ── not deleted ──┴─▶ rows
 
 A slice costs what it reads: no table is opened, nothing is listed, files and row groups outside the range are
@@ -12,7 +12,7 @@ log its keys, and its values too where these are small. Otherwise values are rea
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -21,15 +21,43 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from schemas.position import Key
 from schemas.records import Op
 from schemas.table import TableSchema
 from state.columns import EPOCH, OFFSET, OP, VNODE
 from state.file_rows import PLACE, FileRows
 from state.replica import BASE_PATH, LOG_PATH, BaseFile, ReplicaFiles, raw_bytes
 from state.storage import Storage
-from state.values.order import arrays, changes_of_key, sort_order, within
+from state.values.order import arrays, at_most, changes_of_key, sort_order, within
 from state.values.plan import Slice
-from streaming.scan.file_order import FileOrder
+
+
+@dataclass(frozen=True)
+class FileOrder:
+    """n files, disjoint in key and in its order, none of them empty; `last_keys` are n rows of the key columns."""
+
+    files: tuple[BaseFile, ...]
+    last_keys: tuple[pa.Array, ...]
+
+    @classmethod
+    def of(cls, files: Sequence[BaseFile], keys_of: Callable[[BaseFile], Sequence[pa.Array]]) -> FileOrder:
+        """`keys_of` gives the key columns of a file, in key order; it is called once for each."""
+        lasts = [[column.take([len(column) - 1]) for column in keys_of(file)] for file in files]
+        columns = [pa.concat_arrays(column) for column in zip(*lasts, strict=True)]
+        order = sort_order(columns)
+        return cls(
+            tuple(files[i] for i in order.to_pylist()), tuple(column.take(order) for column in columns)
+        )
+
+    def begin(self, after: Key | None) -> int:
+        """The number of the first file that has keys behind `after` (None: −∞); n if none has."""
+        return 0 if after is None else int(np.count_nonzero(at_most(self.last_keys, after)))
+
+    def of_range(self, after: Key | None, upto: Key | None) -> tuple[BaseFile, ...]:
+        """All files that may have keys in (after, upto]; None is −∞ and +∞."""
+        end = len(self.files) if upto is None else self.begin(upto) + 1
+        return self.files[self.begin(after) : end]
+
 
 HELD_BYTES = 64 << 20
 """What an overlay holds of the log's values, and a read of a base file in one go: more is read part by part."""

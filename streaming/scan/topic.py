@@ -2,8 +2,8 @@
 
 A part is an upstream partition, a position the first offset that was not read. So a slice is a range of offsets that
 ends, at the latest, where the batch's changes begin, and its records come to the lanes together with these
-(`streaming.core.history`, `UpstreamSource.exchanged`): nothing is read here. Offsets are no count of records: aborted
-ones and transaction markers have some too, so a slice may turn out smaller than its budget, or empty.
+(`streaming.core.offset_ranges`, `UpstreamSource.exchanged`): nothing is read here. Offsets are no count of records:
+aborted ones and transaction markers have some too, so a slice may turn out smaller than its budget, or empty.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import pyarrow as pa
 from schemas.formats.protocol import Format
 from schemas.job import JobDefinition
 from schemas.position import Key
-from state.values.cut import Amount, Cut
 from state.values.plan import Pin, Slice
 from state.values.progress import Completed, InProgress, Progress
+from streaming.core.planning import Amount, Cut
 from streaming.scan.protocol import LiveRows, PinnedScan, Scan, SliceReader
 
 _ALL = np.iinfo(np.int64).max

@@ -19,10 +19,9 @@ from pyspark.sql import SparkSession
 from schemas.formats.protocol import Format
 from schemas.records import RecordId
 from schemas.settings.config import ServiceConfig
-from state.files.empty_ranges import EmptyRanges
-from state.files.schema_files import SchemaFiles
 from state.initial.start import AnyStart, DatabaseStart
 from state.journal import Journal
+from state.small_files import EmptyRanges, SchemaFiles
 from state.storage import Storage
 from state.values.plan import BatchPlan
 from streaming.compaction.barrier_keeping import BarrierKeeping
@@ -43,7 +42,7 @@ from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint
 from streaming.service.initial.offsets import start_of
 from streaming.sink.dead_letters import read_letters
-from streaming.sink.early_letters import TableLetters
+from streaming.sink.kafka import TableLetters
 from streaming.sink.kafka_reader import begins as first_barriers
 from streaming.sink.kinds import Sinks, SinkSetup
 from streaming.source.barriers.kinds import barrier_source

@@ -13,7 +13,7 @@ import structlog
 from pyspark.sql import SparkSession
 
 from schemas.errors import BackfillError, Code
-from streaming.core.stillness import Stillness
+from streaming.core.clocks import Stillness
 from streaming.runtime import spark_jobs
 from streaming.runtime.periodic import repeated
 from streaming.runtime.session import JVM_GONE

@@ -17,7 +17,7 @@ import structlog
 
 from schemas.errors import BackfillError, EnvironmentProblem
 from schemas.formats.names.lost import FieldsSeen
-from state.initial.progress import CopyProgress
+from state.initial.copy import CopyProgress
 from streaming.compaction.turns import Maintenance
 from streaming.core.health import Condition, Facts, Health, Interruption, Marks, health, held_now
 from streaming.service.held_log import HeldRecordsLog

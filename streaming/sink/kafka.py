@@ -1,6 +1,6 @@
 """Jobs that write to Kafka: each has its output topic, and one for its dead letters, made when they are first needed.
 
-Looking (`check`, `refuse_used`) makes nothing; `open` is an effect of a batch whose plan is in the journal.
+Checks (`check`, `refuse_used`) make nothing; `open` is an effect of a batch whose plan is in the journal.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ from schemas.records import Barrier
 from schemas.settings.limits import KAFKA_MESSAGE_BYTES, Limits
 from schemas.settings.topic_config import BARRIER_TOPIC, RETENTION_KEYS, is_finite
 from schemas.table import Column
-from streaming.kafka.clients import KafkaSettings
-from streaming.kafka.consumer import RangeReader
-from streaming.kafka.old_barriers import Cut, delete_barriers
+from schemas.topics import DEAD_LETTERS_SUFFIX
+from state.values.plan import Parked
+from streaming.kafka.barriers import Cut, delete_barriers
+from streaming.kafka.clients import TRANSACTION_TIMEOUT_MS, KafkaSettings
+from streaming.kafka.consumer import RangeReader, header_of
 from streaming.kafka.topics import (
     admin,
     create_topic,
@@ -35,8 +37,8 @@ from streaming.kafka.topics import (
 )
 from streaming.kafka.transactions import TransactionalProducer
 from streaming.sink import kafka_reader
-from streaming.sink.dead_letters import PARTITIONS
-from streaming.sink.kafka_client import open_kafka_writer
+from streaming.sink.dead_letters import PARTITIONS, PLACE_HEADER, EarlyLetters, ReadLetters, missing_letters
+from streaming.sink.kafka_client import UNDECIDED_S, open_kafka_writer
 from streaming.sink.protocol import Ending, OpenWriter, Sink
 
 log = structlog.get_logger(__name__)
@@ -277,3 +279,38 @@ def _refuse_unfit(
         partitions=partitions,
         size=message_bytes,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class TableLetters(EarlyLetters):
+    """Those of an upstream topic."""
+
+    kafka: KafkaSettings
+    upstream: str
+    limits: Limits
+    read_letters: ReadLetters
+
+    @property
+    def topic(self) -> str:
+        """The topic that they are in."""
+        return f"{self.upstream}{DEAD_LETTERS_SUFFIX}"
+
+    def write(self, parked: Sequence[Parked], writer_id: str) -> None:
+        """As `EarlyLetters.write`."""
+        size = str(max(self.limits.message_bytes, KAFKA_MESSAGE_BYTES))
+        create_topic(self.kafka, self.topic, PARTITIONS, config={"max.message.bytes": size})
+        with open_kafka_writer(self.kafka, writer_id, TRANSACTION_TIMEOUT_MS) as writer:
+            missing = missing_letters(self.read_letters, parked, self._places(), self.upstream)
+            if missing:
+                with writer.transaction():
+                    for letter in missing:
+                        writer.letter_to(self.topic, letter)
+
+    def _places(self) -> set[str]:
+        with RangeReader(self.kafka) as reader:
+            marks = reader.await_stable(self.topic, timeout_s=UNDECIDED_S)
+            ranges = {partition: (each.earliest, each.stable) for partition, each in enumerate(marks)}
+            found = (
+                header_of(each, PLACE_HEADER) for chunk in reader.read(self.topic, ranges) for each in chunk
+            )
+            return {place.decode("utf-8", "replace") for place in found if place is not None}

@@ -16,7 +16,7 @@ from schemas.errors import Code, TopicError
 from schemas.json.barriers import encode_beside
 from schemas.records import BARRIER_HEADER, Barrier
 from schemas.settings.limits import HEADROOM_BYTES
-from streaming.kafka.barrier_records import barrier_in, beside_barrier_in
+from streaming.kafka.barriers import barrier_in, beside_barrier_in
 from streaming.kafka.clients import TRANSACTION_TIMEOUT_MS, KafkaSettings, translated
 from streaming.kafka.column_batches import ColumnBatches
 from streaming.kafka.consumer import RangeReader, located

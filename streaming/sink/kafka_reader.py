@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from confluent_kafka import Message
 
 from schemas.records import Barrier
-from streaming.kafka.barrier_records import barrier_in
+from streaming.kafka.barriers import barrier_in
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, located, place
 from streaming.kafka.topics import partitions_of

@@ -25,7 +25,7 @@ from typing import Protocol
 from schemas.errors import Code, StateError, TopicError
 from schemas.job import JobDefinition
 from schemas.records import Barrier
-from streaming.kafka.old_barriers import Cut
+from streaming.kafka.barriers import Cut
 from streaming.sink.columns import Output, OutputPartition, Rows, Run
 from streaming.sink.dead_letters import Letter
 

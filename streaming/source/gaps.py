@@ -3,7 +3,7 @@
 A position mostly lies right behind a record, and behind that may come what no reader is given: the end of its
 transaction, an aborted one. When retention empties a topic that is idle, the log begins behind that, and so behind the
 position. So while the topic is idle a service looks once whether there is a record behind its position, and keeps the
-answer (`state.files.empty_ranges`): afterwards it can't be found in the log.
+answer (`state.small_files`): afterwards it can't be found in the log.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from schemas.errors import Code, InputError
 from schemas.records import RecordId
-from state.files.empty_ranges import EmptyRange, EmptyRanges
+from state.small_files import EmptyRange, EmptyRanges
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, located
 from streaming.kafka.topics import Watermarks, watermarks

@@ -1,6 +1,6 @@
 """The records of a batch as far as their order in their databases' logs goes: read once more, in the order of offsets.
 
-That is for batches in which positions fall (`streaming.core.cdc.redelivery`). A record that is invalid is left out: the
+That is for batches in which positions fall (`streaming.core.redelivery`). A record that is invalid is left out: the
 lane that has it reports it.
 """
 
@@ -18,7 +18,7 @@ from schemas.formats.registry import DEFAULT
 from schemas.records import Op, RecordId
 from schemas.table import TableSchema
 from state.columns import OFFSET, OP, PARTITION
-from streaming.core.cdc.redelivery import Logged
+from streaming.core.redelivery import Logged
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, located
 from streaming.source.decoded import AFTER, BEFORE, POSITION

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from schemas.table import TableSchema
 from state.values.plan import BatchPlan
-from streaming.core.history import readers
+from streaming.core.offset_ranges import readers
 from streaming.source.raw.record_vnodes import Bools, Vnodes
 from streaming.source.raw.records import Records
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from schemas.records import Op
 from schemas.table import declare
 from state.columns import BEFORE_HASH, EPOCH, OFFSET, OP, PARTITION, VNODE, log_schema
-from state.row_hash import row_hashes
+from state.vnode import row_hashes
 
 KEYS, CHANGES = 20_000, 40
 """Of the table; of them a batch changes so many."""

@@ -32,6 +32,7 @@ from state.columns import VNODE
 from state.journal import PATH as JOURNAL_PATH
 from state.journal import Journal
 from state.ledger import files_of
+from state.maintenance.cleaning import clean_state
 from state.maintenance.compaction import CompactionPart, CompactionResult, compact_part
 from state.maintenance.merge import Merge, Merged, merge_files
 from state.progress_table import PATH as PROGRESS_PATH
@@ -40,7 +41,6 @@ from state.retention import Retention
 from state.storage import Storage
 from state.values.plan import AlignedBarrier, JobPlan, Parked, Pin, Slice
 from state.values.progress import is_complete
-from streaming.compaction.cleaning import clean_state
 from streaming.compaction.compactor import CompactionReport, Compactor
 from streaming.lane.task import LaneOutcome, LaneResult, LaneTask, Sent
 from streaming.protocol.bad_records import BadRecords

@@ -11,9 +11,9 @@ from schemas.kinds.scans import ScanConfig
 from schemas.position import Key
 from schemas.table import Column, TableSchema
 from state.replica import Replica
-from state.values.cut import Amount, Cut
 from state.values.plan import Pin, Slice
 from state.values.progress import Progress
+from streaming.core.planning import Amount, Cut
 from streaming.core.visibility import covered
 from streaming.scan.arrangement import Arrangement
 from streaming.scan.protocol import LiveRows, PinnedScan, Scan, SliceReader

@@ -18,7 +18,7 @@ from schemas.json.barriers import BesideBarrier, decode_beside
 from schemas.records import BARRIER_HEADER, EPOCH_HEADER, Change, Row
 from schemas.settings.limits import Limits
 from schemas.topics import UpstreamTopics
-from streaming.kafka.barrier_records import beside_barrier_in
+from streaming.kafka.barriers import beside_barrier_in
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, header_of, located
 from streaming.kafka.topics import partitions_of

@@ -15,8 +15,8 @@ from schemas.kinds.scans import SCAN_KINDS, ScanConfig
 from schemas.position import Key
 from schemas.records import Op, Row, Throttle
 from state.journal import Journal
-from state.values.cut import Amount, Cut
 from state.values.plan import Pin
+from streaming.core.planning import Amount, Cut
 from streaming.scan.arrangement import Arrangement
 from streaming.scan.kinds import SCANS
 from tests.contracts.by_partition import ALL, ByPartition, ScanByPartition

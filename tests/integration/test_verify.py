@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from schemas.errors import Code, TopicError
-from schemas.filter.ast import Comparison, Filter, Operator
-from schemas.filter.literals import number_from_text
+from schemas.filter.ast import Comparison, Filter, Operator, number_from_text
 from streaming.cli.app import main
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import Watermarks

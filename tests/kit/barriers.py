@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from schemas.errors import BackfillError, Code, Fenced
 from schemas.records import Barrier, BarrierKind
 from state.values.plan import AlignedBarrier
-from streaming.kafka.barrier_records import FoundBeside
+from streaming.kafka.barriers import FoundBeside
 from streaming.kafka.topics import Watermarks
 from streaming.source.barriers.beside import BarrierTopic
 from streaming.source.barriers.found import FoundBarrier, Look

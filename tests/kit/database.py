@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple
 
-from state.values.transactions import TransactionSnapshot
+from state.values.chunks import TransactionSnapshot
 
 FIRST_TRANSACTION = (1 << 32) - 12
 """The lower half of the numbers runs over soon."""

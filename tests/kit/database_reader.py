@@ -16,11 +16,9 @@ import numpy as np
 import pyarrow as pa
 
 from schemas.records import Op
-from state.values.chunks import Chunk, KeyRange, Streamed
+from state.values.chunks import Chunk, KeyRange, Streamed, TransactionSnapshot
 from state.values.reading import TableRead
-from state.values.transactions import TransactionSnapshot
-from streaming.core.cdc.fold import Events, Folded, folded
-from streaming.core.cdc.verdicts import Transactions, Verdict, verdicts, widened_each
+from streaming.core.chunk_events import Events, Folded, Transactions, Verdict, folded, verdicts, widened_each
 from tests.kit.database import NO_VALUE, Connector, Database, Event, Row
 
 KEYS, PARTITIONS = 12, 2

@@ -11,8 +11,20 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from schemas.filter.ast import And, Between, Comparison, Filter, InList, IsNull, Like, Not, Operator, Or
-from schemas.filter.literals import Literal, number_from_text
+from schemas.filter.ast import (
+    And,
+    Between,
+    Comparison,
+    Filter,
+    InList,
+    IsNull,
+    Like,
+    Literal,
+    Not,
+    Operator,
+    Or,
+    number_from_text,
+)
 from schemas.table import Column, TableSchema, declare
 from schemas.types import TypeName
 from tests.kit.values import values_of

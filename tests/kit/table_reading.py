@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from schemas.table import declare
-from state.initial.pace import ReadPace
-from state.initial.survey import Survey
+from state.initial.start import Survey
+from state.small_files import ReadPace
 from state.storage import Storage
-from state.values.chunks import Chunk, KeyRange
-from state.values.transactions import TransactionSnapshot
+from state.values.chunks import Chunk, KeyRange, TransactionSnapshot
 from streaming.service.initial.reading import DatabaseReading, ReadingOrder, TableReader
 
 TABLE = declare(

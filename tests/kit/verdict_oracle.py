@@ -1,4 +1,4 @@
-"""`streaming.core.cdc.verdicts` one event at a time, place by place."""
+"""`streaming.core.chunk_events` one event at a time, place by place."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from schemas.position import Key
-from state.values.chunks import Chunk, KeyRange
+from state.values.chunks import Chunk, KeyRange, TransactionSnapshot
 from state.values.reading import TableRead
-from state.values.transactions import TransactionSnapshot
-from streaming.core.cdc.verdicts import NO_TRANSACTION, Verdict
+from streaming.core.chunk_events import NO_TRANSACTION, Verdict
 
 
 class Place(NamedTuple):

@@ -11,7 +11,7 @@ import pytest
 
 from schemas.errors import BackfillError, Code
 from state.initial.chunks import staged_rows
-from state.initial.pace import ReadPace
+from state.small_files import ReadPace
 from state.storage import Storage
 from state.values.reading import TableRead
 from streaming.postgres.checks import Mode

@@ -13,15 +13,14 @@ import pytest
 
 from schemas.errors import BackfillError, Code
 from schemas.position import Key
-from state.initial.survey import Survey
+from state.initial.start import Survey
 from state.values.chunks import Chunk, KeyRange
 from streaming.postgres import copying, session
 from streaming.postgres import reader as reading
 from streaming.postgres.checks import Declared
 from streaming.postgres.copying import CopyOrder, TableCopying
 from streaming.postgres.pace import Pace
-from streaming.postgres.ranges import unread
-from streaming.postgres.reader import ChunkReader
+from streaming.postgres.reader import ChunkReader, unread
 from tests.kit.connect.table import Database, by_key, rows_in
 from tests.kit.real import await_condition
 from tests.postgres.conftest import DatabaseOf

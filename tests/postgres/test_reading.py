@@ -9,7 +9,7 @@ from decimal import Decimal
 import pytest
 
 from schemas.errors import Code, InputError
-from state.initial.survey import Survey
+from state.initial.start import Survey
 from state.values.chunks import KeyRange
 from streaming.postgres import reader as reading
 from streaming.postgres.reader import ChunkReader

@@ -17,11 +17,18 @@ from hypothesis import strategies as st
 from schemas.position import Key, order_key
 from schemas.records import Op
 from schemas.table import declare
-from state.values.chunks import Chunk, KeyRange, Streamed
+from state.values.chunks import Chunk, KeyRange, Streamed, TransactionSnapshot, widened
 from state.values.reading import ChunkMisfitError, TableRead
-from state.values.transactions import TransactionSnapshot, widened
-from streaming.core.cdc.fold import Events, Folded, folded
-from streaming.core.cdc.verdicts import NO_TRANSACTION, Verdict, seen_by, verdicts, widened_each
+from streaming.core.chunk_events import (
+    NO_TRANSACTION,
+    Events,
+    Folded,
+    Verdict,
+    folded,
+    seen_by,
+    verdicts,
+    widened_each,
+)
 from tests.kit.database import Connector, Event
 from tests.kit.database_reader import UnlawfulError, Way, play
 from tests.kit.examples import examples

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from schemas.avro.codec import barrier_header, decode_barrier, encode_barrier
 from schemas.records import Barrier
-from streaming.core.budget import START_DELAY_WINDOW_MS, StartDelay
+from streaming.core.batch_size import START_DELAY_WINDOW_MS, StartDelay
 from streaming.core.clocks import Age
 from streaming.source.barriers.injecting.schedule import next_barrier
 

@@ -9,9 +9,18 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from schemas.errors import Code, ConfigError
-from schemas.filter.ast import Between, Comparison, Filter, InList, IsNull, Not, Operator, columns_of
+from schemas.filter.ast import (
+    Between,
+    Comparison,
+    Filter,
+    InList,
+    IsNull,
+    Not,
+    Operator,
+    columns_of,
+    number_from_text,
+)
 from schemas.filter.columnar import evaluate
-from schemas.filter.literals import number_from_text
 from schemas.filter.parse import parse_filter
 from schemas.table import Column, TableSchema
 from tests.kit.filter_oracle import decide

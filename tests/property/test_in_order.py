@@ -17,7 +17,7 @@ from schemas.formats.events.logs import LogId, LogPosition
 from schemas.records import Change, Op, UpstreamRecord
 from state.columns import OFFSET, PARTITION
 from state.values.seen import LaneSeen, Seen, merged
-from streaming.core.cdc.redelivery import Judgement, Logged, Redelivery
+from streaming.core.redelivery import Judgement, Logged, Redelivery
 from streaming.lane.before.normal import KeyOrder, Stored, normalised, with_unchanged, written
 from streaming.lane.changes import Changes
 from streaming.lane.redelivered import JudgementNeededError, RedeliveryFilter

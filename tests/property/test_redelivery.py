@@ -27,7 +27,7 @@ from state.columns import OFFSET, PARTITION
 from state.values import seen as seen_module
 from state.values.plan import AlignedBarrier, BatchPlan, ReplicaVersion
 from state.values.seen import LaneMark, LaneSeen, Seen, merged
-from streaming.core.cdc.redelivery import Judgement, Logged, Redelivery
+from streaming.core.redelivery import Judgement, Logged, Redelivery
 from streaming.lane.changes import Changes
 from streaming.lane.redelivered import JudgementNeededError, RedeliveryFilter
 from streaming.protocol.lanes.redelivery import LogResets, Ranges, RedeliveryJudge

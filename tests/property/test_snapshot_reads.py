@@ -19,12 +19,11 @@ from state import replica
 from state.columns import EPOCH, OFFSET, OP, PARTITION, VNODE, log_schema
 from state.replica import BASE_PATH, LOG_PATH, BaseFile, ReplicaFiles, write_log_file
 from state.storage import DataFile, Storage
-from state.values.cut import Amount
 from state.values.plan import Slice
+from streaming.core.planning import Amount
 from streaming.scan import snapshot
 from streaming.scan.cutting import SliceCutter
-from streaming.scan.file_order import FileOrder
-from streaming.scan.snapshot import SnapshotReader
+from streaming.scan.snapshot import FileOrder, SnapshotReader
 from tests.kit.examples import examples
 from tests.kit.tables import table
 

@@ -12,8 +12,7 @@ from pyspark.sql import DataFrame
 
 from schemas.kinds.full_barriers import begins_period
 from state.columns import OP
-from streaming.kafka.barrier_records import FoundBeside
-from streaming.kafka.old_barriers import Cut
+from streaming.kafka.barriers import Cut, FoundBeside
 from streaming.lane.task import LaneTask
 from streaming.source.barriers.beside import BarrierTopic, EmbeddedBeside
 from streaming.source.decoded import MARKED

@@ -17,10 +17,9 @@ from state.progress_table import PATH as PROGRESS_PATH
 from state.progress_table import ProgressRow, ProgressTable
 from state.replica import LOG_PATH, Replica, ReplicaFiles
 from state.storage import DataFile
-from state.values.marks import Marks
 from state.values.plan import BatchPlan, Pin, ReplicaVersion
 from state.values.progress import InProgress, Progress
-from state.values.seen import merged
+from state.values.seen import Marks, merged
 from streaming.protocol.batches import Batches
 from streaming.protocol.effects import AppendLog, CommitProgress, Effect, RunLanes, WritePlan
 from streaming.protocol.executor import Done, Executor

@@ -20,7 +20,7 @@ from schemas.position import Key
 from schemas.records import NO_DATA, Barrier, Op, Row
 from state.columns import OFFSET, OP, PARTITION, TRANSACTION, VNODE
 from state.values.plan import AlignedBarrier, Parked
-from streaming.core.history import history_ranges, readers
+from streaming.core.offset_ranges import history_ranges, readers
 from streaming.lane.task import LaneTask
 from streaming.sink.dead_letters import Letter
 from streaming.source import decoded as columns

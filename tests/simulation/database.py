@@ -17,7 +17,7 @@ from schemas.formats.events.logs import LogPosition
 from schemas.position import Key
 from schemas.records import Barrier, Mutation, Row
 from schemas.table import TableSchema, declare
-from state.values.transactions import EPOCH_BITS, TransactionSnapshot
+from state.values.chunks import EPOCH_BITS, TransactionSnapshot
 from tests.kit.database import NO_VALUE, Connector, Database, Event
 from tests.kit.database import Row as Stored
 from tests.simulation.connector import LOG, ConnectorUpstream, Place

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from schemas.formats.protocol import Format
 from schemas.formats.registry import DEFAULT
 from schemas.records import RecordId
-from streaming.core.cdc.redelivery import Logged
+from streaming.core.redelivery import Logged
 from streaming.protocol.lanes.redelivery import Ranges, ReadsLogged
 from streaming.source.logged import logged_in
 from tests.simulation.changelog import Changelog

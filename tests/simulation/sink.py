@@ -12,7 +12,7 @@ from schemas.job import JobDefinition
 from schemas.json.barriers import decode_beside
 from schemas.records import Barrier
 from state.values.plan import Parked
-from streaming.kafka.old_barriers import Cut
+from streaming.kafka.barriers import Cut
 from streaming.kafka.topics import PartitionId
 from streaming.sink.columns import OutputPartition
 from streaming.sink.dead_letters import PARTITIONS, EarlyLetters, ReadLetters, missing_letters

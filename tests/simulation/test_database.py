@@ -14,7 +14,7 @@ from schemas.avro.codec import ChangeCodec
 from schemas.position import Key
 from schemas.records import Op, Row
 from state.columns import OFFSET, OP, PARTITION, TRANSACTION
-from state.values.transactions import widened
+from state.values.chunks import widened
 from tests.simulation.beside import BesideChangelog
 from tests.simulation.connector import FromConnector, Place
 from tests.simulation.database import DatabaseUpstream, Timeline, table_of_database

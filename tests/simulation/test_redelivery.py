@@ -6,7 +6,7 @@ import pytest
 
 from schemas.errors import InputError
 from schemas.settings.limits import Limits
-from state.values.marks import Marks
+from state.values.seen import Marks
 from streaming.protocol.batches import Batches
 from tests.simulation.broken_driver import RemembersMarks
 from tests.simulation.cases import broken

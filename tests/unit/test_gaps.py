@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from schemas.errors import InputError
-from state.files.empty_ranges import EmptyRange, EmptyRanges
+from state.small_files import EmptyRange, EmptyRanges
 from state.storage import Storage
 from streaming.kafka.topics import Watermarks
 from streaming.source.gaps import Gaps

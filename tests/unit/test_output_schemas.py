@@ -17,7 +17,7 @@ from schemas.settings.config import check
 from schemas.settings.registry import RegistryConfig
 from schemas.table import declare
 from state.values.plan import JobState
-from streaming.core.batch_sizer import BatchSizer
+from streaming.core.batch_size import BatchSizer
 from streaming.protocol.stream_state import StreamState
 from streaming.registry.client import Registry
 from streaming.registry.outputs import OutputSchemas, Registering

@@ -15,7 +15,7 @@ from schemas.errors import BackfillError, Code, ConfigError, EnvironmentProblem
 from schemas.formats.upsert import UpsertFormat
 from schemas.settings.registry import RegistryConfig
 from schemas.table import declare
-from state.files.schema_files import SchemaFiles
+from state.small_files import SchemaFiles
 from state.storage import Storage
 from streaming.registry.book import AskedSchemas, SchemaBook, misfits
 from streaming.registry.client import Registry

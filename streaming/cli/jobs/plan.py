@@ -18,9 +18,9 @@ from schemas.errors import BackfillError, Code, StateError
 from schemas.job import JobDefinition
 from schemas.records import Add
 from schemas.settings.config import ServiceConfig, load
-from state.files.empty_ranges import EmptyRanges
-from state.initial.survey import Survey
+from state.initial.start import Survey
 from state.initial.table import SourceTable
+from state.small_files import EmptyRanges
 from streaming.cli.configuration import ConfigOption, JsonOption, required_config
 from streaming.cli.jobs import options
 from streaming.cli.jobs.served import Served

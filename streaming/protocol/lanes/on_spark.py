@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from schemas.errors import BackfillError, Code, EnvironmentProblem
-from streaming.core.history import history_ranges
+from streaming.core.offset_ranges import history_ranges
 from streaming.lane.run import run_lane
 from streaming.lane.task import Crashed, Failed, LaneOutcome, LaneTask, Undone
 from streaming.protocol.lanes import Way

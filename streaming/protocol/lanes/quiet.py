@@ -13,7 +13,7 @@ from functools import partial
 import pyarrow as pa
 
 from state.values.plan import BatchPlan
-from streaming.core.history import history_ranges
+from streaming.core.offset_ranges import history_ranges
 from streaming.lane.task import LaneOutcome, LaneTask
 from streaming.runtime import failpoints
 from streaming.source.decoded import decoded_schema_of

@@ -16,8 +16,8 @@ from schemas.formats.protocol import Format
 from schemas.records import RecordId
 from state.values.plan import BatchPlan
 from state.values.seen import Seen
-from streaming.core.cdc.redelivery import Fall, Judgement, Logged, Redelivery, Why
 from streaming.core.planning import markers_of
+from streaming.core.redelivery import Fall, Judgement, Logged, Redelivery, Why
 
 Ranges = Mapping[int, tuple[int, int]]
 """Offsets [first, end) by partition."""

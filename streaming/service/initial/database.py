@@ -11,9 +11,8 @@ from schemas.errors import Code, TopicError
 from schemas.formats.debezium import DebeziumFormat
 from schemas.kinds.postgres import PostgresStart
 from schemas.settings.config import ServiceConfig
-from state.initial.pace import ReadPace
-from state.initial.start import DatabaseStart
-from state.initial.survey import Survey
+from state.initial.start import DatabaseStart, Survey
+from state.small_files import ReadPace
 from state.storage import Storage
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import known_settings, watermarks

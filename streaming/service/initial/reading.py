@@ -14,9 +14,9 @@ from typing import Protocol
 import structlog
 
 from schemas.table import TableSchema
-from state.initial.pace import ReadPace, keep_pace, kept_pace
-from state.initial.survey import Survey
+from state.initial.start import Survey
 from state.replica import Replica
+from state.small_files import ReadPace, keep_pace, kept_pace
 from state.storage import Storage
 from state.values.chunks import Streamed
 from state.values.reading import TableRead
@@ -39,7 +39,7 @@ class TableReader(Reader, SlotReader, Protocol):
 class ReadingOrder:
     """What is read, and how. `reader` opens a session, and checks the table anew; `ends` are those of the topic.
 
-    `pace` is the configuration's; one that was set by a command takes precedence (`state.initial.pace`).
+    `pace` is the configuration's; one that was set by a command takes precedence (`state.small_files`).
     """
 
     storage: Storage

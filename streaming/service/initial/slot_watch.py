@@ -14,7 +14,7 @@ import structlog
 
 from schemas.errors import Code, EnvironmentProblem
 from state.values.chunks import Chunk, Streamed
-from streaming.core.cdc.proofs import Proofs
+from streaming.core.chunk_events import Proofs
 from streaming.postgres.session import Gone
 
 ASK_EVERY_S = 1.0

@@ -16,7 +16,7 @@ import pyarrow as pa
 from schemas.position import order_key
 from schemas.table import TableSchema
 from state.initial.chunks import stage
-from state.initial.survey import Survey
+from state.initial.start import Survey
 from state.storage import Storage, now_ms
 from state.values.chunks import Chunk, KeyRange
 from state.values.reading import TableRead

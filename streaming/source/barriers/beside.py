@@ -15,9 +15,8 @@ from pyspark.sql import DataFrame
 from schemas.epoch import NO_EPOCH
 from state.values.plan import AlignedBarrier
 from streaming.core.alignment import Aligner
-from streaming.kafka.barrier_records import FoundBeside
+from streaming.kafka.barriers import Cut, FoundBeside
 from streaming.kafka.consumer import stable_pauses_s
-from streaming.kafka.old_barriers import Cut
 from streaming.source.barriers.injected import Injecting, WithInjector
 from streaming.source.barriers.source import BarrierSource, Newest
 

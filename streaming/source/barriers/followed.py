@@ -13,10 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 from schemas.errors import Code, TopicError
 from schemas.records import BARRIER_HEADER
 from schemas.topics import UpstreamTopics
-from streaming.kafka.barrier_records import FoundBeside, beside_barrier_in
+from streaming.kafka.barriers import Cut, FoundBeside, beside_barrier_in, delete_barriers
 from streaming.kafka.clients import KafkaSettings, translate, translated
 from streaming.kafka.consumer import RangeReader, header_of, located, place
-from streaming.kafka.old_barriers import Cut, delete_barriers
 from streaming.kafka.topics import stable_offsets_of
 from streaming.source.barriers.beside import EmbeddedBeside, InjectedBeside
 from streaming.source.barriers.injecting.injector import BarrierInjector

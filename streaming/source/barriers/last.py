@@ -17,7 +17,7 @@ from confluent_kafka import Message
 from schemas.errors import Code, InputError, TopicError
 from schemas.records import BARRIER_HEADER, Barrier, RecordId
 from schemas.topics import UpstreamTopics
-from streaming.kafka.barrier_records import barrier_in
+from streaming.kafka.barriers import barrier_in
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, header_of, located
 

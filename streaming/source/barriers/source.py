@@ -20,8 +20,8 @@ from schemas.errors import BackfillError
 from schemas.records import Barrier, RecordId
 from schemas.topics import UpstreamTopics
 from state.values.plan import AlignedBarrier
+from streaming.kafka.barriers import Cut
 from streaming.kafka.clients import KafkaSettings
-from streaming.kafka.old_barriers import Cut
 from streaming.source.barriers.found import FoundBarrier, Look
 from streaming.source.gaps import Gaps
 

@@ -17,7 +17,7 @@ from schemas.formats.names.seen import SeenNames, refuse_absent
 from schemas.formats.protocol import Format
 from schemas.records import BARRIER_HEADER
 from schemas.table import TableSchema
-from streaming.core.cdc.log_ranges import LogRanges
+from streaming.core.log_ranges import LogRanges
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, header_of
 

@@ -22,7 +22,7 @@ from schemas.formats.protocol import Format, Images
 from schemas.records import NO_DATA, Row, UpstreamRecord
 from schemas.table import TableSchema
 from state.columns import BEFORE_HASH, OFFSET, OP, PARTITION, TRANSACTION, VNODE
-from state.row_hash import row_hashes
+from state.vnode import row_hashes
 from streaming.source.decoded import (
     AFTER,
     AWAITED,

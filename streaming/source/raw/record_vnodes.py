@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from schemas.errors import InputError
 from schemas.formats.protocol import Format
 from schemas.table import TableSchema
-from state.row_hash import row_hashes
+from state.vnode import row_hashes
 from streaming.source.raw.columnar_pieces import ColumnarPieces
 from streaming.source.raw.framed_ids import NamedSchemas
 from streaming.source.raw.records import Records

@@ -1,7 +1,7 @@
 """Which records of one partition are redelivered, read one after another from the partition's beginning.
 
 The rule is that of docs/debezium.md#redelivered-records, written a second time: it shares nothing with what the service
-goes by (`streaming.core.cdc.redelivery`, `streaming.lane.redelivered`), and keeps no digests.
+goes by (`streaming.core.redelivery`, `streaming.lane.redelivered`), and keeps no digests.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from confluent_kafka import Message
 from schemas.avro.codec import decode_barrier, encode_barrier
 from schemas.errors import InputError
 from schemas.records import VnodeProgress
-from streaming.kafka.barrier_records import beside_barrier_in
+from streaming.kafka.barriers import beside_barrier_in
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader
 from streaming.kafka.topics import Watermarks

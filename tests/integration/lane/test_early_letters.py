@@ -12,12 +12,12 @@ from schemas.kinds.full_barriers import PERIOD_MS
 from schemas.settings.limits import Limits
 from schemas.topics import UpstreamTopics
 from state.values.plan import Parked
+from streaming.kafka.barriers import Cut, delete_barriers
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import header_of
-from streaming.kafka.old_barriers import Cut, delete_barriers
 from streaming.kafka.topics import watermarks
 from streaming.sink.dead_letters import PLACE_HEADER, read_letters
-from streaming.sink.early_letters import TableLetters
+from streaming.sink.kafka import TableLetters
 from streaming.source.barriers.injecting.injector import BarrierInjector
 from streaming.source.barriers.injecting.target import Beside
 from tests.kit.real import records

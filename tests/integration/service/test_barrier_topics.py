@@ -8,8 +8,7 @@ from typing import Any
 from confluent_kafka import Message
 
 from schemas.kinds.lanes import parts_of
-from streaming.kafka.barrier_records import beside_barrier_in
-from streaming.kafka.old_barriers import Cut, delete_barriers
+from streaming.kafka.barriers import Cut, beside_barrier_in, delete_barriers
 from streaming.kafka.topics import watermarks
 from streaming.service.service import Service
 from tests.kit.folded import folded

@@ -15,7 +15,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from schemas.errors import BackfillError, Code
-from state.files.empty_ranges import EmptyRanges
+from state.small_files import EmptyRanges
 from state.storage import Storage
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.kafka.topics import Watermarks, admin, watermarks

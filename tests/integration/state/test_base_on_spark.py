@@ -18,8 +18,8 @@ from schemas.table import declare
 from state.columns import EPOCH, OFFSET, OP, PARTITION, VNODE, log_schema
 from state.maintenance.compaction import compact_part, parts_of
 from state.replica import BASE_PATH, Replica, write_log_file
-from state.row_hash import row_hashes
 from state.storage import Storage
+from state.vnode import row_hashes
 from tests.kit.tables import vnode_of
 from tests.kit.values import values_of
 

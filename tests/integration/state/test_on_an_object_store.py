@@ -15,8 +15,8 @@ import pytest
 from pyarrow import fs
 
 from schemas.errors import Code, Fenced, StateError
-from state.backend.object_store import open_store
 from state.journal import Journal
+from state.object_store import open_store
 from state.storage import Storage
 from streaming.kafka.clients import KafkaSettings
 from tests.kit.kill_scenario import KillScenario

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from state.values.cut import Amount
-from streaming.core.budget import (
+from streaming.core.batch_size import (
     FIRST_BYTES,
     FIRST_ROWS,
     LEAST_READ_MS,
@@ -22,6 +21,7 @@ from streaming.core.budget import (
     SnapshotBudget,
     StartDelay,
 )
+from streaming.core.planning import Amount
 
 WIDTH = 80
 

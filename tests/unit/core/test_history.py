@@ -11,7 +11,7 @@ from schemas.job import JobDefinition
 from schemas.kinds.scans import TopicScan
 from schemas.records import Barrier, BarrierKind
 from state.values.plan import AlignedBarrier, BatchPlan, JobPlan, JobState, ReplicaVersion, Slice
-from streaming.core.history import BEGINNING, history_ranges, history_records
+from streaming.core.offset_ranges import BEGINNING, history_ranges, history_records
 from tests.kit.tables import table
 
 FIRST = (30, 20)

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from schemas.formats.events.logs import LogId, Position
-from streaming.core.cdc.log_ranges import LogRanges
+from streaming.core.log_ranges import LogRanges
 
 POSTGRESQL = LogId("postgresql", "shop", "shop")
 FILES = LogId("mysql", "shop", None, 1)

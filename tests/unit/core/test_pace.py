@@ -9,11 +9,10 @@ import pytest
 from schemas.job import JobDefinition
 from schemas.position import Key
 from schemas.records import Barrier, BarrierKind
-from state.values.cut import Amount, Cut
 from state.values.plan import AlignedBarrier, JobPlan, JobState
 from state.values.progress import Completed, Progress
-from streaming.core.batch_sizer import MAX_BATCH_RECORDS, BatchSizer
-from streaming.core.budget import FIRST_ROWS, MIN_ROWS
+from streaming.core.batch_size import FIRST_ROWS, MAX_BATCH_RECORDS, MIN_ROWS, BatchSizer
+from streaming.core.planning import Amount, Cut
 from tests.kit.tables import table
 
 VNODES = 8

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.core.parts import part_ends
+from streaming.core.offset_ranges import part_ends
 
 PARTITIONS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 120)), min_size=1, max_size=4)
 

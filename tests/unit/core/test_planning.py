@@ -9,10 +9,9 @@ from schemas.job import JobDefinition
 from schemas.position import Key
 from schemas.records import Barrier, BarrierKind
 from state.values.chunks import KeyRange
-from state.values.cut import Amount, Cut
 from state.values.plan import AlignedBarrier, Slice
 from state.values.progress import Completed, InProgress, NotStarted, Progress, after_slice
-from streaming.core.planning import CutFunction, choose_barriers, choose_slices, upto_released
+from streaming.core.planning import Amount, Cut, CutFunction, choose_barriers, choose_slices, upto_released
 from tests.kit.tables import table
 
 VNODES = 8

@@ -13,7 +13,7 @@ from schemas.formats.registry import DEFAULT
 from schemas.records import Barrier, BarrierKind, Op, RecordId
 from state.values.plan import AlignedBarrier, BatchPlan, ReplicaVersion
 from state.values.seen import Mark, Seen
-from streaming.core.cdc.redelivery import Judgement, Logged, Why
+from streaming.core.redelivery import Judgement, Logged, Why
 from streaming.protocol.lanes.redelivery import LogResets, Ranges, RedeliveryJudge
 
 LOG = LogId("postgresql", "shop", "shop")

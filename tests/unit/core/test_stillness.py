@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streaming.core.stillness import Stillness
+from streaming.core.clocks import Stillness
 
 
 def test_a_job_is_still_since_its_last_change_and_one_that_goes_is_forgotten() -> None:

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from schemas.errors import BackfillError, Code
 from schemas.settings.http import HttpConfig
-from state.initial.pace import ReadPace, kept_pace
+from state.small_files import ReadPace, kept_pace
 from state.storage import Storage
 from streaming.control.condition import ask
 from streaming.control.pace import set_pace

@@ -12,8 +12,7 @@ from schemas.errors import Code
 from schemas.json.debezium_values import TimeMode
 from schemas.table import Column
 from schemas.types import ColumnType
-from streaming.postgres.columns import DatabaseType, EventForms, reading_of
-from streaming.postgres.parsing import Unreadable, from_hex, rows_of
+from streaming.postgres.columns import DatabaseType, EventForms, Unreadable, from_hex, reading_of, rows_of
 
 
 def columns(*types: tuple[str, str]) -> tuple[list[Column], dict[str, DatabaseType]]:

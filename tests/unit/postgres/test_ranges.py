@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.position import Key
-from state.values.chunks import Chunk, KeyRange
-from state.values.transactions import TransactionSnapshot
-from streaming.postgres.ranges import divided, unread
+from state.values.chunks import Chunk, KeyRange, TransactionSnapshot
+from streaming.postgres.reader import divided, unread
 
 KEYS = st.tuples(st.sampled_from(["", "a", "é", "z", "\U0001f642"]), st.integers(-3, 3))
 ANY = [(text, number) for text in ["", "a", "é", "z", "\U0001f642"] for number in range(-3, 4)]

@@ -17,16 +17,14 @@ from hypothesis import strategies as st
 from schemas.errors import Code, StateError
 from schemas.settings.config import ServiceConfig, check
 from state.initial.chunks import staged_rows
-from state.initial.pace import ReadPace, keep_pace, kept_pace
-from state.initial.start import DatabaseStart
-from state.initial.survey import Identity, Survey
+from state.initial.start import DatabaseStart, Identity, Survey
 from state.journal import Entry
+from state.small_files import ReadPace, keep_pace, kept_pace
 from state.storage import Storage
-from state.values.chunks import Chunk, KeyRange, Streamed
+from state.values.chunks import Chunk, KeyRange, Streamed, TransactionSnapshot
 from state.values.reading import Reading
-from state.values.transactions import TransactionSnapshot
 from streaming.cli.app import main
-from streaming.core.cdc.proofs import Proofs
+from streaming.core.chunk_events import Proofs
 from streaming.kafka.clients import KafkaSettings
 from streaming.protocol.table_read import TableReading
 from streaming.service.initial import staging

@@ -14,16 +14,15 @@ from deltalake.exceptions import DeltaError
 
 from state.initial.chunks import CHUNKS_PATH, WAITING_PATH, WaitingEvents, stage
 from state.journal import Journal
+from state.maintenance.cleaning import clean_state
 from state.progress_table import PATH as PROGRESS_PATH
 from state.progress_table import ProgressTable
 from state.replica import BASE_PATH, LOG_PATH, Replica
 from state.retention import Retention
 from state.storage import DataFile, Storage, now_ms
-from state.values.chunks import Chunk, KeyRange
+from state.values.chunks import Chunk, KeyRange, TransactionSnapshot
 from state.values.plan import BatchPlan
 from state.values.reading import Reading, TableRead
-from state.values.transactions import TransactionSnapshot
-from streaming.compaction.cleaning import clean_state
 from tests.kit.tables import table
 from tests.unit.state.test_journal import plan
 

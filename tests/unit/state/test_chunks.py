@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from schemas.position import Key, order_key
 from schemas.table import declare
-from state.values.chunks import Chunk, KeyRange, lsn_from_text, lsn_to_text
+from state.values.chunks import Chunk, KeyRange, TransactionSnapshot, lsn_from_text, lsn_to_text, widened
 from state.values.reading import Reading, TableRead
-from state.values.transactions import TransactionSnapshot, widened
 from tests.kit.values import KEY_TYPES, values_of
 
 _TABLE = declare(

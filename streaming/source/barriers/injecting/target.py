@@ -13,7 +13,7 @@ from schemas.json.barriers import encode_beside
 from schemas.records import BARRIER_HEADER, Barrier, RecordId
 from schemas.settings.topic_config import BARRIER_TOPIC
 from schemas.topics import UpstreamTopics
-from streaming.kafka.barrier_records import FoundBeside, beside_barrier_in
+from streaming.kafka.barriers import FoundBeside, beside_barrier_in
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, header_of, located
 from streaming.kafka.topics import create_topic, partitions_of, require_topic, stable_offsets_of

@@ -1,12 +1,17 @@
-"""Records from before a batch, which jobs that read the upstream topic (`ScanConfig.reads_upstream`) take with it.
+"""Ranges of upstream offsets that a batch reads apart from its intervals: history, and parts of a long interval.
 
-Such a job sends the records of an upstream partition in their order, up to its position; a slice is a range of offsets
-before the batch's live changes. So these ranges come to the lanes as records of the batch's first interval.
+*History*: records from before a batch, for jobs that read the upstream topic (`ScanConfig.reads_upstream`). Such a job
+sends the records of a partition in their order, up to its position; a slice is a range of offsets before the batch's
+live changes. So these ranges come to the lanes as records of the batch's first interval.
+
+*Parts*: while no job is open, no output shows what lies between two barriers, so an interval may be brought into the
+log part by part, each remembered in the journal. All partitions advance by the same share of what is left of them, so
+the parts end together, and no part waits for one long partition.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
 from state.values.plan import BatchPlan, JobPlan
@@ -56,3 +61,18 @@ def _slices(plan: BatchPlan, partition: int) -> Iterator[Range]:
                 end = plan.first_offsets[partition] if item.upto is None else int(item.upto[0])
                 if max(first, 0) < end:
                     yield first, end
+
+
+def part_ends(first: Sequence[int], end: Sequence[int], most_records: int) -> Iterator[tuple[int, ...]]:
+    """Exclusive end offsets of each part of [first[p], end[p]) but the last, which ends with the interval.
+
+    A part has at most `most_records` offsets and one more for each partition; one at least.
+    """
+    here = tuple(first)
+    stops = tuple(max(offset, stop - 1) for offset, stop in zip(first, end, strict=True))
+    while (left := sum(stops) - sum(here)) > most_records:
+        here = tuple(
+            offset + -(-(stop - offset) * most_records // left)
+            for offset, stop in zip(here, stops, strict=True)
+        )
+        yield here

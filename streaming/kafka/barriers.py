@@ -1,18 +1,53 @@
-"""Deletes the oldest barriers of a barrier topic, which then begins with a full one (`schemas.kinds.full_barriers`)."""
+"""Records that are barriers, in the data or in a topic of their own, and the deletion of the oldest of the latter.
+
+A topic whose oldest barriers were deleted begins with a full one (`schemas.kinds.full_barriers`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaException, Message, TopicPartition
 
+from schemas.avro.codec import decode_barrier
+from schemas.json.barriers import decode_beside
 from schemas.kinds.full_barriers import PERIOD_MS, begins_period
-from schemas.records import Barrier
-from streaming.kafka.barrier_records import beside_barrier_in
+from schemas.records import BARRIER_HEADER, Barrier
 from streaming.kafka.clients import KafkaSettings, translate
-from streaming.kafka.consumer import RangeReader
+from streaming.kafka.consumer import RangeReader, header_of, located, place
 from streaming.kafka.topics import PartitionId, admin
+
+
+@dataclass(frozen=True, slots=True)
+class FoundBeside:
+    """A barrier of a barrier topic, and where it stands there."""
+
+    partition: int
+    offset: int
+    barrier: Barrier
+    end: int
+
+
+def barrier_in(message: Message, *, beside: bool) -> Barrier | None:
+    """The barrier that a record is, of a barrier topic or of the data; None if it is none. Raises: InputError."""
+    if beside:
+        found = beside_barrier_in(message)
+        return None if found is None else found.barrier
+    header = header_of(message, BARRIER_HEADER)
+    return None if header is None else decode_barrier(header, message.value(), where=place(message))
+
+
+def beside_barrier_in(message: Message) -> FoundBeside | None:
+    """The barrier that a record of a barrier topic is, None without the header. Raises: as `decode_beside`."""
+    header = header_of(message, BARRIER_HEADER)
+    if header is None:
+        return None
+    partition, offset = located(message)
+    where = place(message)
+    found = decode_beside(header, message.key(), message.value(), partition=partition, where=where)
+    return FoundBeside(partition, offset, found.barrier, found.end)
+
 
 _LATE_MS = 600_000
 """A barrier is written at most so long before its time, by the clocks of the two machines."""
@@ -81,8 +116,8 @@ def _delete_before(kafka: KafkaSettings, begins: Mapping[PartitionId, int]) -> N
         return
     wanted = [TopicPartition(topic, partition, offset) for (topic, partition), offset in begins.items()]
     client = admin(kafka)  # held: what a client that is gone was asked is never answered
-    for place, answer in client.delete_records(wanted, request_timeout=kafka.wait_s).items():
+    for deleted, answer in client.delete_records(wanted, request_timeout=kafka.wait_s).items():
         try:
             answer.result()
         except KafkaException as raised:
-            raise translate(raised.args[0], kafka, what=f"{place.topic}-{place.partition}") from None
+            raise translate(raised.args[0], kafka, what=f"{deleted.topic}-{deleted.partition}") from None

@@ -1,1 +1,0 @@
-"""Small files of a state, each there as a whole or not at all."""

@@ -1,0 +1,110 @@
+"""Small JSON files of a state, each there as a whole or not at all: schemas, empty ranges, the pace of the first read.
+
+None of them is needed for exactly once. A lost schema costs a request to the registry; without the empty ranges
+DATA_LOST may be reported where nothing is lost; without a pace the configuration's counts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+
+from schemas.avro.registered import WriterSchema
+from state.storage import Storage
+
+SCHEMAS_FOLDER = "schemas"
+_EMPTY_RANGES = "upstream", "empty.json"
+_PACE = "initial", "pace.json"
+
+
+class SchemaFiles:
+    """The schemas of the upstream's registry that a state has kept, by id: `schemas/<id>.json`, one file each.
+
+    The schema of an id never changes, so a file is written once. It is on the disk before anything is decoded with it:
+    a restart needs no registry for schemas that were met before.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    def read(self) -> tuple[WriterSchema, ...]:
+        """All schemas, in the order of their ids. Damaged files are ignored."""
+        infos = self._storage.listed(SCHEMAS_FOLDER)
+        found = [self._read(info.base_name) for info in infos if info.extension == "json"]
+        return tuple(sorted((each for each in found if each is not None), key=lambda schema: schema.id))
+
+    def _read(self, name: str) -> WriterSchema | None:
+        data = self._storage.read_file(SCHEMAS_FOLDER, name)
+        try:
+            kept = json.loads(data)
+            schema = WriterSchema(kept["id"], kept["text"], kept["kind"], tuple(kept["references"]))
+        except (ValueError, KeyError, TypeError):
+            return None
+        return schema if name == f"{schema.id}.json" else None
+
+    def write(self, schema: WriterSchema) -> None:
+        """Keep one; it is on the disk when this returns."""
+        self._storage.write_file(json.dumps(asdict(schema)).encode(), SCHEMAS_FOLDER, f"{schema.id}.json")
+
+
+@dataclass(frozen=True, slots=True)
+class EmptyRange:
+    """No committed record is in [first, end) of a partition; `is_full`: one is, or was, at the end."""
+
+    first: int
+    end: int
+    is_full: bool = False
+
+
+class EmptyRanges:
+    """Offsets of the upstream that held no record when they were read, at most one range for each partition.
+
+    The records at an offset never change, so a range holds for good. It is kept because the log does not keep it: once
+    retention has deleted these offsets, the marker of a transaction can't be distinguished from a lost record.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    def read(self) -> dict[int, EmptyRange]:
+        """By partition; nothing for a file that is missing or damaged."""
+        if not self._storage.exists(*_EMPTY_RANGES):
+            return {}
+        data = self._storage.read_file(*_EMPTY_RANGES)
+        with suppress(ValueError, TypeError, AttributeError):
+            return {int(number): EmptyRange(*each) for number, each in json.loads(data).items()}
+        return {}
+
+    def write(self, ranges: Mapping[int, EmptyRange]) -> None:
+        """Keep these in place of the ranges kept before."""
+        kept = {number: (each.first, each.end, each.is_full) for number, each in ranges.items()}
+        self._storage.write_file(json.dumps(kept).encode(), *_EMPTY_RANGES)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPace:
+    """Rows per second of all readers of the database together: None for any number, 0 for none.
+
+    Set by a command or the API while the service runs.
+    """
+
+    rate_limit: int | None = None
+    paused: bool = False
+
+
+def kept_pace(storage: Storage) -> ReadPace | None:
+    """The pace that was set last; None if none was, or if it can't be read."""
+    try:
+        raw = json.loads(storage.read_file(*_PACE))
+        limit, paused = raw["rate_limit"], raw["paused"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    is_limit = limit is None or (isinstance(limit, int) and limit >= 0)
+    return ReadPace(limit, paused is True) if is_limit else None
+
+
+def keep_pace(storage: Storage, pace: ReadPace) -> None:
+    """Keep a pace for the next start. Raises: OSError."""
+    storage.write_file(json.dumps(asdict(pace)).encode(), *_PACE)
