@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Retention:
+class StateRetention:
     """`files_s`: how long a data file outlives its removal from its table, and a file that was never committed.
 
     Far longer than any plan pins a version, for readers are given paths. `log_s`: how long commits before a

@@ -33,7 +33,7 @@ from pyarrow import fs
 from schemas.errors import Code, StateError
 from state.durability import Background, set_torn_aside, sync_path
 from state.object_store import delta_options, fault_of, is_store, open_store
-from state.retention import Retention
+from state.retention import StateRetention
 
 _BATCH_ROWS = 4_096
 _INITIAL = ("initial", "initial/chunks", "initial/waiting")
@@ -71,7 +71,7 @@ class Storage:
     """
 
     root: str
-    retention: Retention = Retention()  # noqa: RUF009 (a value)
+    retention: StateRetention = StateRetention()  # noqa: RUF009 (a value)
     """For the process that creates and cleans tables; lanes do not get it."""
     synced: bool = True
 

@@ -142,13 +142,13 @@ def compact_part(part: CompactionPart) -> CompactionResult:
         return CompactionResult()
     replaced = [file for vnode in changed for file in part.files.base.get(vnode, ())]
     rows.add_base(replaced)
-    history = _History(part.table, rows)
+    history = _KeyHistory(part.table, rows)
     return CompactionResult(
         list(_write(part, history)), replaced, frozenset(changed), len(history), history.illegal()
     )
 
 
-class _History:
+class _KeyHistory:
     """n rows of base and log in the order of vnode, key and offset."""
 
     def __init__(self, table: TableSchema, source: PartRows) -> None:
@@ -221,7 +221,7 @@ def _before(values: _Column) -> _Column:
     return np.roll(values, 1)
 
 
-def _write(part: CompactionPart, history: _History) -> Iterator[DataFile]:
+def _write(part: CompactionPart, history: _KeyHistory) -> Iterator[DataFile]:
     """A file for each vnode, or several in key order where it is large."""
     for vnodes, values in history.kept():
         for vnode in np.unique(vnodes).tolist():

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -46,26 +45,16 @@ class CompactionPart:
         return self.files.base_bytes + self.files.log_bytes_of(frozenset(self.vnodes))
 
 
-class PartRows(Protocol):
-    """The rows of a part: those of the log from the beginning on, then those of base files as INSERTs before them."""
-
-    rows: pa.Table
-    """At least the log's own columns and the key; in no order."""
-
-    def add_base(self, files: Sequence[BaseFile]) -> None:
-        """Read base files of the part."""
-
-    def values(self, numbers: RowNumbers) -> Iterator[pa.Table]:
-        """The table's columns of some of the rows, in this order, in tables of about `BYTES_PER_PART` at most."""
-
-
 def rows_of(part: CompactionPart) -> PartRows:
     """The log's rows of a part. Raises: StateError when a file can't be read, here or later."""
-    return Held(part) if part.size <= BYTES_PER_PART else Placed(part)
+    return HeldRows(part) if part.size <= BYTES_PER_PART else LocatedRows(part)
 
 
-class Held:
-    """Rows of a small part, all in memory."""
+class HeldRows:
+    """The rows of a small part, all in memory: those of the log, then those of base files as INSERTs before them.
+
+    `rows` has all columns of the log, in no order.
+    """
 
     def __init__(self, part: CompactionPart) -> None:
         self._part, self._schema = part, log_schema(part.table)
@@ -74,7 +63,8 @@ class Held:
             part, part.storage.read_parquet(LOG_PATH, paths, self._schema, wanted=_wanted(part))
         )
 
-    def add_base(self, files: Sequence[BaseFile]) -> None:  # noqa: D102  (PartRows)
+    def add_base(self, files: Sequence[BaseFile]) -> None:
+        """Read base files of the part."""
         stored = pa.schema([self._schema.field(name) for name in self._part.table.column_names])
         read = [
             as_inserts(
@@ -84,12 +74,16 @@ class Held:
         ]
         self.rows = pa.concat_tables([self.rows, *read]).combine_chunks()
 
-    def values(self, numbers: RowNumbers) -> Iterator[pa.Table]:  # noqa: D102  (PartRows)
+    def values(self, numbers: RowNumbers) -> Iterator[pa.Table]:
+        """The table's columns of these of the rows, in this order, in tables of about `BYTES_PER_PART` at most."""
         yield self.rows.select(self._part.table.column_names).take(pa.array(numbers))
 
 
-class Placed:
-    """Rows of a large part: keys and places in memory, values read from the files when asked for."""
+class LocatedRows:
+    """The rows of a large part, as `HeldRows`: `rows` has the log's own columns, the key and where each row is stored.
+
+    Values are read from the files when they are needed.
+    """
 
     def __init__(self, part: CompactionPart) -> None:
         self._part = part
@@ -109,7 +103,8 @@ class Placed:
         ]
         self.rows = _in_range(part, pa.concat_tables([self._schema.empty_table(), *found]))
 
-    def add_base(self, files: Sequence[BaseFile]) -> None:  # noqa: D102  (PartRows)
+    def add_base(self, files: Sequence[BaseFile]) -> None:
+        """Read base files of the part."""
         read = [
             as_inserts(
                 self._stored.find(self._files.index(file), self._part.table.primary_key),
@@ -121,7 +116,8 @@ class Placed:
         ]
         self.rows = pa.concat_tables([self.rows, *read]).combine_chunks()
 
-    def values(self, numbers: RowNumbers) -> Iterator[pa.Table]:  # noqa: D102  (PartRows)
+    def values(self, numbers: RowNumbers) -> Iterator[pa.Table]:
+        """The table's columns of these of the rows, in this order, in tables of about `BYTES_PER_PART` at most."""
         places = self.rows[PLACE].to_numpy()[numbers]
         piece = np.cumsum(self._row_bytes[files_of(places)]) // BYTES_PER_PART
         for some in np.split(places, np.flatnonzero(np.diff(piece)) + 1):
@@ -136,6 +132,9 @@ class Placed:
             middle = len(places) // 2
             yield from self._values(places[:middle])
             yield from self._values(places[middle:])
+
+
+PartRows = HeldRows | LocatedRows
 
 
 def _wanted(part: CompactionPart) -> pc.Expression:

@@ -16,7 +16,7 @@ import structlog
 from schemas.errors import BackfillError, Code
 from state.values.plan import BatchPlan
 from streaming.compaction.turns import Maintenance, Turn
-from streaming.kafka.barriers import Cut
+from streaming.kafka.barriers import BarrierCut
 from streaming.sink.protocol import SinkOf
 from streaming.source.barriers.source import BarrierSource
 
@@ -70,13 +70,13 @@ class BarrierKeeping:
             if topic not in self._refused:
                 self._delete_in(topic, delete)
 
-    def cut(self, plan: BatchPlan) -> Cut | None:
+    def cut(self, plan: BatchPlan) -> BarrierCut | None:
         """Up to where barriers may go: a full one before this batch, which is the last finished one."""
         if self._keep_ms is None or plan.start is None:
             return None
-        return Cut(plan.start.epoch, plan.end.barrier.injected_at_ms - self._keep_ms)
+        return BarrierCut(plan.start.epoch, plan.end.barrier.injected_at_ms - self._keep_ms)
 
-    def _topics(self, plan: BatchPlan, cut: Cut) -> Iterator[tuple[str, Callable[[], int]]]:
+    def _topics(self, plan: BatchPlan, cut: BarrierCut) -> Iterator[tuple[str, Callable[[], int]]]:
         for job in plan.jobs:
             definition = job.state.definition
             if definition.barrier_topic is not None:

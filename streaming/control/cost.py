@@ -23,10 +23,10 @@ from schemas.table import TableSchema
 from state.replica import Replica
 from state.storage import Storage
 from state.values.plan import Pin, Slice
-from streaming.kafka.topics import Watermarks
+from streaming.core.offset_ranges import Watermarks
 from streaming.scan.kinds import Scans
 from streaming.scan.protocol import PinnedScan
-from streaming.sink.columns import Output, Rows
+from streaming.sink.columns import Output, SnapshotRows
 
 SAMPLE_ROWS = 50_000
 SAMPLE_BYTES = 256 << 20
@@ -125,6 +125,6 @@ def _encoded_bytes(rows: pa.Table, job: JobDefinition, table: TableSchema) -> in
         return 0
     arrays = {name: rows[name].combine_chunks() for name in rows.column_names}
     parts = np.zeros(rows.num_rows, np.int32)
-    shown = Rows(output=Output(job, table), parts=parts, barrier=_ANY_BARRIER, arrays=arrays)
+    shown = SnapshotRows(output=Output(job, table), parts=parts, barrier=_ANY_BARRIER, arrays=arrays)
     records = shown.records()
     return int(records.keys.nbytes + records.values.nbytes)

@@ -133,7 +133,7 @@ Indices = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Events:
+class ChunkEvents:
     """n events in the order of each key: the table's columns (of a DELETE its key is enough), and what is left out.
 
     `left_out[column]` are the events, by index, that leave a column's value out as it is what it was; `column` is an
@@ -146,14 +146,14 @@ class Events:
 
 
 @dataclass(frozen=True, slots=True)
-class Folded:
+class FoldedRows:
     """`rows` in key order. `lacking` are events, by index, that leave a value out of a row that does not exist."""
 
     rows: pa.Table
     lacking: Indices
 
 
-def folded(stored: pa.Table, events: Events, key_names: Sequence[str]) -> Folded:
+def folded(stored: pa.Table, events: ChunkEvents, key_names: Sequence[str]) -> FoldedRows:
     """The last row of each key that has one. `stored` has each key once, and the columns of `events.rows`."""
     count, both = len(stored), pa.concat_tables([stored, events.rows.cast(stored.schema)]).combine_chunks()
     keys = [both[name].combine_chunks() for name in key_names]
@@ -171,7 +171,7 @@ def folded(stored: pa.Table, events: Events, key_names: Sequence[str]) -> Folded
         places = pa.array(np.maximum(sources, 0))
         columns[both.column_names[column]] = both.column(column).take(places)
     rows = pa.table(columns, schema=stored.schema).take(pa.array(lasts))
-    return Folded(rows, np.unique(np.concatenate(lacking)))
+    return FoldedRows(rows, np.unique(np.concatenate(lacking)))
 
 
 def _sources(before: Indices, is_row: npt.NDArray[np.bool_], without: Indices) -> Indices:

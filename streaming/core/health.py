@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
 
 from schemas.errors import BackfillError, Code, EnvironmentProblem, TopicError
+from streaming.core.offset_ranges import Watermarks
 
 LEAST_LATE_S = 30.0
 LATE_INTERVALS = 3
@@ -30,7 +30,7 @@ def late_after_s(interval_ms: int) -> float:
     return max(LEAST_LATE_S, LATE_INTERVALS * interval_ms / 1_000)
 
 
-class Condition(StrEnum):
+class HealthCondition(StrEnum):
     """One word or three on a service; the values are what the API, the page and the log say."""
 
     STARTING = "starting"
@@ -43,18 +43,8 @@ class Condition(StrEnum):
     STOPPING = "stopping"
 
 
-class Marks(Protocol):
-    """Offsets of a partition: committed readers get as far as `stable`, all others as far as `high`."""
-
-    @property
-    def stable(self) -> int: ...
-
-    @property
-    def high(self) -> int: ...
-
-
 @dataclass(frozen=True, slots=True)
-class Held:
+class StuckPartition:
     """A partition whose last stable offset an open transaction has held since then."""
 
     partition: int
@@ -63,11 +53,13 @@ class Held:
     since_s: float
 
 
-def held_now(before: Sequence[Held], marks: Sequence[Marks], now_s: float) -> tuple[Held, ...]:
+def held_now(
+    before: Sequence[StuckPartition], marks: Sequence[Watermarks], now_s: float
+) -> tuple[StuckPartition, ...]:
     """The partitions that are held, from a look at the marks of all of them and what the look before has found."""
     since = {(each.partition, each.stable): each.since_s for each in before}
     return tuple(
-        Held(number, each.stable, each.high, since.get((number, each.stable), now_s))
+        StuckPartition(number, each.stable, each.high, since.get((number, each.stable), now_s))
         for number, each in enumerate(marks)
         if each.stable < each.high
     )
@@ -82,7 +74,7 @@ class Interruption:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class HealthFacts:
     """What is known of a service.
 
     `streaming`: start-up is over. `pending`: committed barriers that no batch has done. `missing`: for each partition
@@ -102,7 +94,7 @@ class Facts:
     pending: int = 0
     busy_since_s: float | None = None
     progress_s: float | None = None
-    held: tuple[Held, ...] = ()
+    held: tuple[StuckPartition, ...] = ()
     missing: tuple[tuple[int, int], ...] = ()
     trouble: Interruption | None = None
     away: Interruption | None = None
@@ -123,45 +115,45 @@ class Facts:
 class Health:
     """`reason` says what is wrong and what to do, None where nothing is; `idle_s` is the time since the last batch."""
 
-    condition: Condition
+    condition: HealthCondition
     ready: bool
     reason: BackfillError | None
     idle_s: float
 
 
-def health(facts: Facts, now_s: float) -> Health:
+def health(facts: HealthFacts, now_s: float) -> Health:
     """The condition as of now."""
     idle_s = max(0.0, now_s - facts.since_s)
     is_late = idle_s > facts.late_s
     condition, reason = _condition(facts, now_s, idle_s, is_late=is_late)
-    is_fine = condition in (Condition.SERVING, Condition.CATCHING_UP)
+    is_fine = condition in (HealthCondition.SERVING, HealthCondition.CATCHING_UP)
     return Health(condition, is_fine and not is_late and facts.last_batch_s is not None, reason, idle_s)
 
 
 def _condition(
-    facts: Facts, now_s: float, idle_s: float, *, is_late: bool
-) -> tuple[Condition, BackfillError | None]:
+    facts: HealthFacts, now_s: float, idle_s: float, *, is_late: bool
+) -> tuple[HealthCondition, BackfillError | None]:
     if facts.stopping:
-        return Condition.STOPPING, None
+        return HealthCondition.STOPPING, None
     if trouble := _interruption(facts, now_s):
-        return Condition.DEGRADED, trouble
+        return HealthCondition.DEGRADED, trouble
     if not is_late:
         if facts.last_batch_s is None:
-            return Condition.STARTING, None
+            return HealthCondition.STARTING, None
         many = facts.pending * facts.interval_ms / 1_000 > facts.late_s
-        return Condition.CATCHING_UP if many else Condition.SERVING, None
+        return HealthCondition.CATCHING_UP if many else HealthCondition.SERVING, None
     lasting = lasting_held(facts, now_s)
     if lasting:
-        return Condition.UPSTREAM_STUCK, _held(facts, lasting, now_s)
+        return HealthCondition.UPSTREAM_STUCK, _held(facts, lasting, now_s)
     return _late(facts, now_s, idle_s)
 
 
-def lasting_held(facts: Facts, now_s: float) -> list[Held]:
+def lasting_held(facts: HealthFacts, now_s: float) -> list[StuckPartition]:
     """The partitions that are held for longer than transactions usually are open."""
     return [each for each in facts.held if now_s - each.since_s >= facts.lasting_s]
 
 
-def _interruption(facts: Facts, now_s: float) -> BackfillError | None:
+def _interruption(facts: HealthFacts, now_s: float) -> BackfillError | None:
     """What has interrupted the service since its last batch; Kafka being away is the cause of all that follows."""
     away, trouble = facts.away, facts.trouble
     if away is not None and away.since_s >= facts.since_s:
@@ -170,21 +162,23 @@ def _interruption(facts: Facts, now_s: float) -> BackfillError | None:
     return None if trouble is None else trouble.problem
 
 
-def _late(facts: Facts, now_s: float, idle_s: float) -> tuple[Condition, BackfillError | None]:
+def _late(facts: HealthFacts, now_s: float, idle_s: float) -> tuple[HealthCondition, BackfillError | None]:
     works = facts.progress_s is not None and now_s - facts.progress_s <= facts.late_s
     busy = facts.busy_since_s is not None
     if (busy or (facts.pending and facts.streaming)) and not works:
-        return Condition.STUCK, _stuck(facts, now_s, idle_s)
+        return HealthCondition.STUCK, _stuck(facts, now_s, idle_s)
     # A long job without a barrier to work up to looks for barriers in very many records.
     at_work = facts.pending or (busy and now_s - (facts.busy_since_s or 0.0) >= facts.lasting_s)
     if not facts.streaming or (at_work and facts.last_batch_s is None):
-        return Condition.STARTING, None
+        return HealthCondition.STARTING, None
     if not at_work and isinstance(facts.hindered, EnvironmentProblem):
-        return Condition.DEGRADED, facts.hindered
-    return (Condition.CATCHING_UP, None) if at_work else (Condition.WAITING, _waiting(facts, idle_s))
+        return HealthCondition.DEGRADED, facts.hindered
+    return (
+        (HealthCondition.CATCHING_UP, None) if at_work else (HealthCondition.WAITING, _waiting(facts, idle_s))
+    )
 
 
-def _held(facts: Facts, held: Sequence[Held], now_s: float) -> TopicError:
+def _held(facts: HealthFacts, held: Sequence[StuckPartition], now_s: float) -> TopicError:
     first = min(held, key=lambda each: each.since_s)
     others = f", and {len(held) - 1} more partitions like it" if len(held) > 1 else ""
     return TopicError(
@@ -195,7 +189,7 @@ def _held(facts: Facts, held: Sequence[Held], now_s: float) -> TopicError:
     )
 
 
-def _waiting(facts: Facts, idle_s: float) -> BackfillError:
+def _waiting(facts: HealthFacts, idle_s: float) -> BackfillError:
     if facts.missing:
         return TopicError(
             Code.BARRIER_STALLED,
@@ -219,7 +213,7 @@ def _waiting(facts: Facts, idle_s: float) -> BackfillError:
     )
 
 
-def _stuck(facts: Facts, now_s: float, idle_s: float) -> EnvironmentProblem:
+def _stuck(facts: HealthFacts, now_s: float, idle_s: float) -> EnvironmentProblem:
     still_s = idle_s if facts.progress_s is None else min(idle_s, now_s - facts.progress_s)
     return EnvironmentProblem(
         Code.NO_PROGRESS,

@@ -60,7 +60,7 @@ class Fall:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class DroppedRun:
     """Records of one log and partition that were dropped, with none of the log between them that was not."""
 
     partition: int
@@ -81,7 +81,7 @@ class Judgement:
     """
 
     dropped: Mapping[int, Sequence[tuple[int, int]]]
-    runs: Sequence[Run]
+    runs: Sequence[DroppedRun]
     falls: Sequence[Fall]
     snapshots: Sequence[LogId]
     seen: Mapping[int, Seen]
@@ -92,7 +92,7 @@ Accepts = Callable[[Fall], bool]
 
 
 @dataclass
-class _Log:
+class _JudgedLog:
     """A log in one partition; the fields of `Mark`, and digests at its last position."""
 
     highest: Position | None
@@ -108,7 +108,7 @@ class _Log:
     """Whether it had a highest position when the interval began."""
 
     @classmethod
-    def of_mark(cls, mark: Mark) -> _Log:
+    def of_mark(cls, mark: Mark) -> _JudgedLog:
         at_last = mark.at_highest if mark.last == mark.highest else frozenset[str]()
         own = cls(mark.highest, set(mark.at_highest), mark.latest_ms, mark.may_fall, mark.last, at_last)
         own.was_known = mark.highest is not None
@@ -123,17 +123,17 @@ class _Log:
 @dataclass
 class _Partition:
     before: Seen
-    logs: dict[LogId, _Log] = field(default_factory=dict)
+    logs: dict[LogId, _JudgedLog] = field(default_factory=dict)
     deleted: set[str] = field(default_factory=set)
     """Digests of keys whose last record is a delete that was dropped."""
     last_dropped: str | None = None
     dropped: list[tuple[int, int]] = field(default_factory=list)
     is_dropping: bool = False
 
-    def log(self, log: LogId) -> _Log:
+    def log(self, log: LogId) -> _JudgedLog:
         known = self.logs.get(log)
         if known is None:
-            known = self.logs[log] = _Log.of_mark(self.before.mark(log))
+            known = self.logs[log] = _JudgedLog.of_mark(self.before.mark(log))
         return known
 
 
@@ -150,7 +150,7 @@ class Redelivery:
             self._partition(number, each)
         self._snapshots = {row for each in seen.values() for row in each.snapshots}
         self._of_partition: dict[int, set[LogId]] = {n: set(each.snapshots) for n, each in seen.items()}
-        self._reported, self._runs = list[LogId](), list[Run]()
+        self._reported, self._runs = list[LogId](), list[DroppedRun]()
         self._falls, self._doubtful = list[Fall](), list[Fall]()
 
     @property
@@ -270,7 +270,7 @@ class Redelivery:
         self._keep(each, record, position)
         return False
 
-    def _keep(self, each: _Log, record: Logged, position: Position) -> None:
+    def _keep(self, each: _JudgedLog, record: Logged, position: Position) -> None:
         each.may_fall = False
         own = digest(record.key, record.op)
         if position == each.highest:
@@ -278,7 +278,7 @@ class Redelivery:
         each.at_last = each.at_last | {own} if position == each.last else frozenset((own,))
         each.last = position
 
-    def _fall(self, fall: Fall, each: _Log) -> None:
+    def _fall(self, fall: Fall, each: _JudgedLog) -> None:
         if fall.log.has_gtids:
             self._falls.append(_allowed(fall, Why.GTIDS))
         elif each.may_fall:
@@ -304,17 +304,19 @@ class Redelivery:
             known.dropped.append((record.offset, record.offset))
         known.is_dropping = True
 
-    def _count(self, each: _Log, offset: int, position: Position) -> None:
+    def _count(self, each: _JudgedLog, offset: int, position: Position) -> None:
         if each.run:
             each.run[1:] = [(offset, position)]
         else:
             each.run = [(offset, position)]
         each.run_count += 1
 
-    def _end_run(self, partition: int, log: LogId, each: _Log) -> None:
+    def _end_run(self, partition: int, log: LogId, each: _JudgedLog) -> None:
         if each.run:
             first, last = each.run[0], each.run[-1]
-            self._runs.append(Run(partition, log, each.run_count, first[0], last[0], first[1], last[1]))
+            self._runs.append(
+                DroppedRun(partition, log, each.run_count, first[0], last[0], first[1], last[1])
+            )
             each.run, each.run_count = [], 0
 
 

@@ -55,7 +55,7 @@ _WINDOW_OFFSETS = 8_192
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class BarrierCut:
     """Barriers before the one of `epoch` may be deleted, if they were injected before `before_ms` (Unix time)."""
 
     epoch: int
@@ -66,7 +66,7 @@ class Cut:
         return barrier.curr <= self.epoch and barrier.injected_at_ms <= self.before_ms
 
 
-def delete_barriers(kafka: KafkaSettings, topic: str, cut: Cut) -> int:
+def delete_barriers(kafka: KafkaSettings, topic: str, cut: BarrierCut) -> int:
     """Delete what lies before the newest full barrier within the cut, by partition; returns how many offsets.
 
     Of an upstream, all of whose barriers are full, the first of a period is taken, as it is in its outputs. The last
@@ -85,7 +85,9 @@ def delete_barriers(kafka: KafkaSettings, topic: str, cut: Cut) -> int:
     return sum(begin - marks[partition].earliest for (_, partition), begin in begins.items())
 
 
-def _newest_full(reader: RangeReader, place: PartitionId, span: tuple[int, int], cut: Cut) -> int | None:
+def _newest_full(
+    reader: RangeReader, place: PartitionId, span: tuple[int, int], cut: BarrierCut
+) -> int | None:
     """The offset of the newest full barrier in the cut that is the first of its period; None without one."""
     found, before = None, None
     for offset, barrier in _barriers(reader, place, span):

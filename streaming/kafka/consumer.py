@@ -17,8 +17,9 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from schemas.errors import Code, TopicError
+from streaming.core.offset_ranges import Watermarks
 from streaming.kafka.clients import KafkaSettings, translate, translated
-from streaming.kafka.topics import Watermarks, admin, watermarks
+from streaming.kafka.topics import admin, watermarks
 
 _POLL_S = 0.1
 _CHUNK_RECORDS = 10_000
@@ -48,7 +49,7 @@ def place(message: Message) -> str:
     return f"{message.topic()}-{message.partition()}@{message.offset()}"
 
 
-class Look(NamedTuple):
+class LastRecord(NamedTuple):
     """What was found in a partition, and from which offset on it was looked for."""
 
     message: Message | None
@@ -208,7 +209,7 @@ class RangeReader:
         *,
         most: float = math.inf,
         most_bytes: float = math.inf,
-    ) -> dict[int, Look]:
+    ) -> dict[int, LastRecord]:
         """The last committed record of each partition that is wanted.
 
         Looks back from the ends in windows that grow, in all partitions at once, so records near the ends are found
@@ -231,7 +232,7 @@ class RangeReader:
                 found |= _last_of_each(chunk, wanted)
             ends |= {number: start for number, (start, _) in ranges.items()}
             window *= _WINDOW_GROWTH
-        return {number: Look(found.get(number), ends[number]) for number in partitions}
+        return {number: LastRecord(found.get(number), ends[number]) for number in partitions}
 
 
 def _last_of_each(chunk: Sequence[Message], wanted: Wanted) -> dict[int, Message]:

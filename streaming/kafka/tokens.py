@@ -28,7 +28,7 @@ _USED_SHARE = 0.8
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class BearerToken:
     """A bearer token; `expires_s` is its end and `stale_s` when the next is asked for, both by `time.time`."""
 
     text: str
@@ -36,16 +36,16 @@ class Token:
     stale_s: float
 
     def __repr__(self) -> str:
-        return f"Token(…, expires_s={self.expires_s})"
+        return f"BearerToken(…, expires_s={self.expires_s})"
 
 
 _AWAY = frozenset({Code.BROKER_UNREACHABLE, Code.REGISTRY_UNREACHABLE})
-_tokens: dict[OAuth, Token] = {}
+_tokens: dict[OAuth, BearerToken] = {}
 _asking: dict[OAuth, threading.Lock] = {}
 _lock = threading.Lock()
 
 
-def token_for(oauth: OAuth) -> Token:
+def token_for(oauth: OAuth) -> BearerToken:
     """A token that is valid for a while, from memory or from the token server; concurrent threads get the same.
 
     If the server is away, the token before is returned for as long as it is valid.
@@ -95,7 +95,7 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def _asked(oauth: OAuth) -> Token:
+def _asked(oauth: OAuth) -> BearerToken:
     # As Kafka's clients send it by default, without the encoding of RFC 6749, 2.3.1: all three have to be understood.
     login = f"{oauth.client_id}:{oauth.client_secret.read()}"
     wanted = {"grant_type": "client_credentials"} | ({"scope": oauth.scope} if oauth.scope else {})
@@ -123,7 +123,7 @@ def _asked(oauth: OAuth) -> Token:
     return _read(oauth, said, began_s)
 
 
-def _read(oauth: OAuth, said: bytes, began_s: float) -> Token:
+def _read(oauth: OAuth, said: bytes, began_s: float) -> BearerToken:
     """The token of an answer. Its life counts from before the question, so that it never ends early."""
     try:
         answer: dict[str, Any] = json.loads(said)
@@ -135,7 +135,7 @@ def _read(oauth: OAuth, said: bytes, began_s: float) -> Token:
         raise _refused(oauth, "an answer without an access_token") from None
     if kind != "bearer" or not life_s > 0:
         raise _refused(oauth, "a token that is no bearer token, or has no expires_in")
-    return Token(text, began_s + life_s, began_s + life_s * _USED_SHARE)
+    return BearerToken(text, began_s + life_s, began_s + life_s * _USED_SHARE)
 
 
 def _refused(oauth: OAuth, found: str) -> EnvironmentProblem:

@@ -19,6 +19,7 @@ from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 from schemas.errors import Code, EnvironmentProblem, TopicError
+from streaming.core.offset_ranges import Watermarks
 from streaming.kafka.clients import (
     LEADER_MOVES,
     KafkaSettings,
@@ -231,18 +232,6 @@ def known_settings(
         if problem.code is not Code.AUTH_FAILED:
             raise
         return None
-
-
-@dataclass(frozen=True, slots=True)
-class Watermarks:
-    """Offsets of a partition: `earliest` is there, `stable` and `high` are one past the last.
-
-    Committed readers get as far as `stable` (the last stable offset); a transaction is open from there on.
-    """
-
-    earliest: int
-    stable: int
-    high: int
 
 
 def watermarks(

@@ -25,7 +25,7 @@ from streaming.lane.changes import Bools, Changes
 from streaming.lane.faults import MOST_FAULTS, Fault
 from streaming.lane.shares import Shares, before_batch
 from streaming.lane.task import Faulty, LaneJob, LaneTask, LongRow
-from streaming.sink.columns import ChangeColumns, Run
+from streaming.sink.columns import ChangeColumns, OutputChanges
 from streaming.sink.writers import LaneWriters
 
 
@@ -112,7 +112,7 @@ class LiveChanges:
                     self._writers.of(job.output).barrier(job.output, partition, barrier)
         self._closed = max(self._closed, number)
 
-    def _visible(self, job: LaneJob, changes: Changes) -> list[Run]:
+    def _visible(self, job: LaneJob, changes: Changes) -> list[OutputChanges]:
         """The changes that the job's output gets, one run per interval."""
         shown, history = self._shown(job, changes)
         ops = _passing_ops(self._task, job, changes)

@@ -46,7 +46,7 @@ from streaming.lane.task import (
 from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint
 from streaming.runtime.stopwatch import Stopwatch
-from streaming.sink.columns import OutputPartition
+from streaming.sink.columns import SinkPartition
 from streaming.sink.protocol import Mark
 from streaming.sink.writers import LaneWriters
 from streaming.source.decoded import check_decoded
@@ -88,7 +88,7 @@ class _Outgoing:
     """What went to the outputs, and where these end; `already`: an earlier attempt had sent it."""
 
     sent: Sent = Sent()  # noqa: RUF009 (a value)
-    ends: Mapping[OutputPartition, Mark] = field(default_factory=dict)
+    ends: Mapping[SinkPartition, Mark] = field(default_factory=dict)
     already: bool = False
 
 

@@ -28,7 +28,7 @@ from streaming.lane.task import LaneJob, LaneTask, LongRow, Sent
 from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint
 from streaming.runtime.stopwatch import Stopwatch
-from streaming.sink.columns import Rows
+from streaming.sink.columns import SnapshotRows
 from streaming.sink.writers import LaneWriters
 
 _ENOUGH_ROWS = 8_192
@@ -147,14 +147,14 @@ class _GatheredRows:
             arrays = {name: array.filter(passes) for name, array in arrays.items()}
             parts = parts[passes.to_numpy(zero_copy_only=False)]
         if len(parts):
-            rows = Rows(output=job.output, parts=parts, barrier=self._barrier, arrays=arrays)
+            rows = SnapshotRows(output=job.output, parts=parts, barrier=self._barrier, arrays=arrays)
             if self._is_sent and (too_long := _long_row(job, rows)) is not None:
                 raise TooLongError(too_long)
             self._writer.rows(rows)
         self.sent += len(parts)
 
 
-def _long_row(job: LaneJob, rows: Rows) -> LongRow | None:
+def _long_row(job: LaneJob, rows: SnapshotRows) -> LongRow | None:
     """The first row whose record is too long for the job's output."""
     limit = job.record_bytes
     if limit is None:

@@ -37,7 +37,7 @@ from streaming.lane.before.store import RowStore, local_store
 from streaming.lane.faults import Fault
 from streaming.runtime.failpoints import Armed
 from streaming.scan.protocol import PinnedScan
-from streaming.sink.columns import Output, OutputPartition
+from streaming.sink.columns import Output, SinkPartition
 from streaming.sink.dead_letters import ReadLetters
 from streaming.sink.protocol import Mark, OpenWriter
 from streaming.sink.writers import LaneWriters, open_writers
@@ -67,7 +67,7 @@ class LaneTask:
     transactional_id: str
     journal_version: int
     limits: Limits
-    known_ends: Mapping[OutputPartition, Mark]
+    known_ends: Mapping[SinkPartition, Mark]
     upstream_format: Format = DEFAULT
     replica: ReplicaFiles | None = None
     waiting: tuple[DataFile, ...] = ()
@@ -140,7 +140,7 @@ class LaneResult:
     waiting: tuple[DataFile, ...] = ()
     released_rows: int = 0
     sent: Sent = Sent()
-    ends: Mapping[OutputPartition, Mark] = field(default_factory=dict)
+    ends: Mapping[SinkPartition, Mark] = field(default_factory=dict)
     changes: int = 0
     held_bytes: int = 0
     already_sent: bool = False
@@ -263,7 +263,7 @@ class LaneJob:
         """The positions of its parts after the batch, which decide what is visible. Ignore their row counts."""
         return self.plan.progress_after(self.before)
 
-    def places(self) -> list[OutputPartition]:
+    def places(self) -> list[SinkPartition]:
         """The lane's partitions of the output."""
         return [self.output.place(partition) for partition in self.partitions]
 
@@ -307,10 +307,10 @@ class LaneJob:
 
 def places_before(
     task: LaneTask, jobs: Iterable[LaneJob]
-) -> dict[SinkConfig, dict[OutputPartition, int | None]]:
+) -> dict[SinkConfig, dict[SinkPartition, int | None]]:
     """By sink, the partitions that a lane writes to, each with the epoch that it ends with before (None: empty)."""
     start = None if task.plan.start is None else task.plan.start.epoch
-    places: dict[SinkConfig, dict[OutputPartition, int | None]] = {}
+    places: dict[SinkConfig, dict[SinkPartition, int | None]] = {}
     for job in jobs:
         before = None if job.plan.opens else start
         places.setdefault(job.definition.sink, {}).update(dict.fromkeys(job.places(), before))

@@ -32,7 +32,7 @@ from state.initial.chunks import staged_rows, vnodes_of, waiting_rows
 from state.storage import DataFile, Storage
 from state.values.order import arrays
 from state.values.reading import Reading
-from streaming.core.chunk_events import NO_TRANSACTION, Events, Verdict, folded, verdicts, widened_each
+from streaming.core.chunk_events import NO_TRANSACTION, ChunkEvents, Verdict, folded, verdicts, widened_each
 from streaming.lane.changes import Changes
 from streaming.source.decoded import UNCHANGED
 
@@ -154,7 +154,7 @@ class LaneReading:
         columns = pc.list_flatten(events[LEFT_OUT]).to_numpy()
         left_out = {int(column): parents[columns == column] for column in np.unique(columns)}
         rows = events.select(list(self.table.column_names))
-        found = folded(stored, Events(events[OP].to_numpy(), rows, left_out), self.table.primary_key)
+        found = folded(stored, ChunkEvents(events[OP].to_numpy(), rows, left_out), self.table.primary_key)
         for event in found.lacking.tolist():
             column = next(column for column, mine in left_out.items() if event in mine)
             self.lacking.append(

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from schemas.epoch import unix_ms_from_epoch
-from streaming.core.health import Condition
+from streaming.core.health import HealthCondition
 from streaming.observe.models import Status
 from streaming.protocol.report import BatchReport
 
@@ -153,7 +153,7 @@ class Metrics:
         return generate_latest(self.registry)
 
     def _show_health(self, status: Status) -> None:
-        for condition in Condition:
+        for condition in HealthCondition:
             self._condition.labels(condition.replace(" ", "_")).set(condition == status.condition)
         self._ready.set(status.ready)
         self._absent.set(len(status.fields.lost) + len(status.fields.never))

@@ -10,7 +10,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from streaming.core.forecast import Phase
-from streaming.core.health import Condition
+from streaming.core.health import HealthCondition
 
 
 class _Model(BaseModel):
@@ -182,7 +182,7 @@ class Status(_Model):
     """The service, its jobs and its upstream, as of now."""
 
     version: str
-    condition: Condition
+    condition: HealthCondition
     ready: bool = Field(description="Whether barriers come out, as `/readyz` tells.")
     reason: Reason | None = Field(description="What is wrong and what to do; null if nothing is.")
     batch_age_s: float | None = Field(description="Time since the end of the last batch.")

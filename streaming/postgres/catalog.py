@@ -125,7 +125,7 @@ class FoundTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class ReplicationSlot:
     """A replication slot. `confirmed` is the LSN up to which its reader has acknowledged, as text.
 
     `retained_bytes` of the log are kept for it, as far as that is known; `endangered`: the server is about to remove
@@ -192,14 +192,14 @@ def _publication(name: str, whole: bool, listed: Mapping[str, Any]) -> Publicati
     return Publication(name, whole, None if columns is None else frozenset(columns), filtered)
 
 
-def slot_of(session: Session, name: str) -> Slot | None:
+def slot_of(session: Session, name: str) -> ReplicationSlot | None:
     """The slot with this name, None if there is none. Raises: as `Session`."""
     found = session.rows(_SLOT, [name])
     if not found:
         return None
     [(row, retained_bytes)] = found
     lost = row.get("wal_status") == "lost" or row.get("invalidation_reason") is not None
-    return Slot(
+    return ReplicationSlot(
         name,
         row["slot_type"],
         row.get("plugin"),

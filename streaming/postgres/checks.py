@@ -12,7 +12,7 @@ from typing import Any, Literal
 from schemas.errors import Code, ConfigError, EnvironmentProblem
 from schemas.json.debezium_values import TimeMode
 from schemas.table import TableSchema, nearest
-from streaming.postgres.catalog import FoundColumn, FoundTable, Publication, Server, Slot
+from streaming.postgres.catalog import FoundColumn, FoundTable, Publication, ReplicationSlot, Server
 from streaming.postgres.columns import ColumnReading, EventForms, Readings, reading_of
 
 Mode = Literal["chunks", "whole"]
@@ -70,7 +70,7 @@ def check_server(server: Server) -> None:
         raise ConfigError(Code.POSTGRES_UNFIT, where=f"database {server.database}", found=found)
 
 
-def check_slot(slot: Slot | None, server: Server, *, must_stream: bool) -> Slot:
+def check_slot(slot: ReplicationSlot | None, server: Server, *, must_stream: bool) -> ReplicationSlot:
     """`must_stream`: what reads it has to be at it now.
 
     Raises: ConfigError(POSTGRES_SLOT_MISSING, POSTGRES_SLOT_MISFIT), EnvironmentProblem(POSTGRES_NOT_STREAMING).
@@ -102,7 +102,9 @@ def check_slot(slot: Slot | None, server: Server, *, must_stream: bool) -> Slot:
     return slot
 
 
-def check_table(declared: Declared, found: FoundTable | None, server: Server, slot: Slot) -> Readings:
+def check_table(
+    declared: Declared, found: FoundTable | None, server: Server, slot: ReplicationSlot
+) -> Readings:
     """How its columns are read.
 
     Raises: ConfigError: POSTGRES_TABLE_MISSING, POSTGRES_TABLE_MISFIT, POSTGRES_RIGHTS, POSTGRES_ROWS_HIDDEN,
@@ -136,7 +138,7 @@ def check_rights(found: FoundTable) -> None:
         raise ConfigError(Code.POSTGRES_ROWS_HIDDEN, where=_place(found), found=hidden)
 
 
-def check_events(declared: Declared, found: FoundTable, slot: Slot) -> None:
+def check_events(declared: Declared, found: FoundTable, slot: ReplicationSlot) -> None:
     """Raises: ConfigError(POSTGRES_EVENTS_MISFIT)."""
     misfit = next(_misfits_of_events(declared, found, slot), None)
     if misfit is not None:
@@ -233,7 +235,7 @@ def _collation(of_column: Mapping[str, Any], of_database: Mapping[str, Any]) -> 
     return None if locale in bytewise else str(locale)
 
 
-def _misfits_of_events(declared: Declared, found: FoundTable, slot: Slot) -> Iterator[str]:
+def _misfits_of_events(declared: Declared, found: FoundTable, slot: ReplicationSlot) -> Iterator[str]:
     if found.persistence != "p":
         yield "an unlogged or temporary table, which has no events"
     if found.kind != _PARTITIONED and found.has_children:

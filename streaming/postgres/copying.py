@@ -18,7 +18,7 @@ import structlog
 
 from state.values.chunks import Chunk, KeyRange
 from streaming.postgres.pace import ChunkSize, Pace, Speed
-from streaming.postgres.reader import Keep, ReadChunk
+from streaming.postgres.reader import ChunkReader
 from streaming.postgres.session import Gone
 
 Kept = TypeVar("Kept")
@@ -53,22 +53,6 @@ class ChunkStore(Protocol[Kept]):
         """
 
 
-class Reader(Protocol):
-    """The part of `ChunkReader` that copies."""
-
-    def read(self, keys: KeyRange, most_rows: int, keep: Keep) -> ReadChunk:
-        """As `ChunkReader.read`."""
-
-    def read_whole(self, keep: Keep) -> ReadChunk:
-        """As `ChunkReader.read_whole`."""
-
-    def cut(self) -> None:
-        """As `ChunkReader.cut`."""
-
-    def close(self) -> None:
-        """As `ChunkReader.close`."""
-
-
 @dataclass(frozen=True, slots=True)
 class CopyStatus:
     """How far a copy is. `rows` of `of`, which is an estimate and may be too low; `trouble` is what it waits for."""
@@ -94,7 +78,7 @@ class CopyOrder(Generic[Kept]):
     rows_before: int
     chunk_rows: int
     readers: int
-    reader: Callable[[], Reader]
+    reader: Callable[[], ChunkReader]
     store: ChunkStore[Kept]
     whole: bool = False
     now_s: Callable[[], float] = time.monotonic
@@ -112,7 +96,7 @@ class TableCopying(Generic[Kept]):
         self._stopping = False
         self._trouble: str | None = None
         self._error: BaseException | None = None
-        self._readers: set[Reader] = set()
+        self._readers: set[ChunkReader] = set()
 
     def run(self) -> bool:
         """Copy everything. False: it was stopped before the end.
@@ -197,7 +181,7 @@ class TableCopying(Generic[Kept]):
                 self._wait(gone, pause_s)
                 pause_s = FIRST_PAUSE_S if left != before else min(pause_s * 2, LONGEST_PAUSE_S)
 
-    def _opened(self) -> Reader:
+    def _opened(self) -> ChunkReader:
         reader = self._order.reader()
         with self._changed:
             self._readers.add(reader)
@@ -205,7 +189,7 @@ class TableCopying(Generic[Kept]):
                 reader.cut()
         return reader
 
-    def _close(self, reader: Reader) -> None:
+    def _close(self, reader: ChunkReader) -> None:
         with self._changed:
             self._readers.discard(reader)
         reader.close()
@@ -222,7 +206,7 @@ class TableCopying(Generic[Kept]):
                 self._changed.wait(_LOOK_S if wait_s is None else min(wait_s, _LOOK_S))
         return 0
 
-    def _chunk(self, reader: Reader, keys: KeyRange, most: int, size: ChunkSize) -> KeyRange | None:
+    def _chunk(self, reader: ChunkReader, keys: KeyRange, most: int, size: ChunkSize) -> KeyRange | None:
         """Read and hand over one chunk; what is left of the range behind it."""
         began_s, pieces = self._order.now_s(), list[Kept]()
 

@@ -133,7 +133,7 @@ class Executor:
                 for job in plan.jobs:
                     self.setup.sink_of(job.state.definition).open_letters(job.state.definition)
                 if plan.parks_early:
-                    self.setup.early_letters.write(plan.parked, f"{transactional_id(self.replica)}-letters")
+                    self.setup.early_letters(plan.parked, f"{transactional_id(self.replica)}-letters")
             except (TopicError, EnvironmentProblem):
                 # Or the next start would fail as well, whatever the configuration says about such records by then.
                 self._changed(without_parked(plan), done)

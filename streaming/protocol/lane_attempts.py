@@ -41,7 +41,7 @@ from streaming.protocol.setup import BatchSetup
 from streaming.protocol.table_read import TableReading
 from streaming.runtime import failpoints
 from streaming.scan.kinds import Scans
-from streaming.sink.columns import OutputPartition
+from streaming.sink.columns import SinkPartition
 from streaming.sink.protocol import Mark
 
 ATTEMPTS = 5
@@ -64,7 +64,7 @@ class LaneTasks:
     scans: Scans
     batch_sizer: BatchSizer
     reading: TableReading
-    known_ends: Mapping[OutputPartition, Mark] = field(default_factory=dict)
+    known_ends: Mapping[SinkPartition, Mark] = field(default_factory=dict)
     record_bytes: dict[str, int | None] = field(default_factory=dict)
     """By output: what a record of it may have, as it was when the output was last asked."""
     values_are_left_out: bool = False

@@ -21,7 +21,7 @@ from streaming.protocol.bad_records import BadRecords
 from streaming.protocol.lanes.redelivery import LogResets, NothingLogged, ReadsLogged
 from streaming.protocol.recovery.forward import Forward
 from streaming.protocol.table_read import ReadsTable
-from streaming.sink.dead_letters import EarlyLetters, ReadLetters
+from streaming.sink.dead_letters import ReadLetters, WriteEarlyLetters
 from streaming.sink.protocol import SinkOf
 
 
@@ -109,7 +109,7 @@ class BatchSetup:
     lane_count: int
     sink_of: SinkOf
     read_letters: ReadLetters
-    early_letters: EarlyLetters
+    early_letters: WriteEarlyLetters
     bad_records: BadRecords
     rows_folder: str | None = None
     limits: Limits = Limits()  # noqa: RUF009 (a value)

@@ -5,10 +5,9 @@ Files are disjoint in key: all but those in which a slice begins and ends count 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,17 +24,13 @@ _Base = tuple[BaseFile, ...]
 """The files of a vnode, in any order."""
 
 
-class _KeyAt(Protocol):
-    def __call__(self, index: int, /) -> Key: ...
-
-
 @dataclass(frozen=True, slots=True)
 class _Run:
     """Rows that follow one another in key order, and the mean bytes of one; `key_at` may have to read a file."""
 
     rows: int
     row_bytes: float
-    key_at: _KeyAt
+    key_at: Callable[[int], Key]
 
     @property
     def amount(self) -> Amount:

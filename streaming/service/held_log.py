@@ -13,7 +13,7 @@ import structlog
 
 from schemas.error_table import TABLE
 from schemas.errors import Code
-from streaming.core.health import Facts, Held, lasting_held
+from streaming.core.health import HealthFacts, StuckPartition, lasting_held
 
 log = structlog.get_logger(__name__)
 
@@ -23,9 +23,9 @@ class HeldRecordsLog:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known: dict[tuple[int, int], Held] = {}
+        self._known: dict[tuple[int, int], StuckPartition] = {}
 
-    def update(self, facts: Facts, now_s: float) -> None:
+    def update(self, facts: HealthFacts, now_s: float) -> None:
         """Log what has begun to last, or is over, since the last call."""
         lasting = {(each.partition, each.stable): each for each in lasting_held(facts, now_s)}
         with self._lock:
@@ -38,7 +38,7 @@ class HeldRecordsLog:
                 lasted_s = round(now_s - held.since_s)
                 log.info("records_held_over", where=_place(facts.upstream, held), lasted_s=lasted_s)
 
-    def _log_begin(self, upstream: str, held: Held, now_s: float) -> None:
+    def _log_begin(self, upstream: str, held: StuckPartition, now_s: float) -> None:
         held_s = now_s - held.since_s
         log.warning(
             "records_held",
@@ -50,5 +50,5 @@ class HeldRecordsLog:
         )
 
 
-def _place(upstream: str, held: Held) -> str:
+def _place(upstream: str, held: StuckPartition) -> str:
     return f"{upstream}-{held.partition}@{held.stable}"

@@ -226,7 +226,7 @@ class Ownership:
             journal=journal,
             first_offsets=beginning,
             read_letters=reads_letters,
-            early_letters=TableLetters(kafka, config.upstream, config.limits, reads_letters),
+            early_letters=TableLetters(kafka, config.upstream, config.limits, reads_letters).write,
             bad_records=BadRecords(config.upstream, self.skip_records, parks=self.sinks.setup.parks),
             forward=Forward(
                 self.sinks,

@@ -19,7 +19,8 @@ from schemas.errors import BackfillError, EnvironmentProblem
 from schemas.formats.names.lost import FieldsSeen
 from state.initial.copy import CopyProgress
 from streaming.compaction.turns import Maintenance
-from streaming.core.health import Condition, Facts, Health, Interruption, Marks, health, held_now
+from streaming.core.health import Health, HealthCondition, HealthFacts, Interruption, health, held_now
+from streaming.core.offset_ranges import Watermarks
 from streaming.service.held_log import HeldRecordsLog
 from streaming.source.barriers.source import BarrierSource
 from streaming.source.retention import Margin
@@ -27,7 +28,7 @@ from streaming.source.retention import Margin
 if TYPE_CHECKING:
     from streaming.service.initial.reading import DatabaseReading, TableStatus
 
-_ORDINARY = frozenset({Condition.STARTING, Condition.SERVING, Condition.STOPPING})
+_ORDINARY = frozenset({HealthCondition.STARTING, HealthCondition.SERVING, HealthCondition.STOPPING})
 
 log = structlog.get_logger(__name__)
 
@@ -58,8 +59,8 @@ class Vitals:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._clock, self._lock = clock, threading.Lock()
-        self._facts = Facts(upstream, interval_ms, late_s, clock(), injects=injects)
-        self._marks: tuple[Marks, ...] = ()
+        self._facts = HealthFacts(upstream, interval_ms, late_s, clock(), injects=injects)
+        self._marks: tuple[Watermarks, ...] = ()
         self._margins: tuple[Margin, ...] = ()
         self.start: str | None = None
         """What the state starts from, where only the state knows it."""
@@ -85,7 +86,7 @@ class Vitals:
         return self._facts.late_s
 
     @property
-    def marks(self) -> tuple[Marks, ...]:
+    def marks(self) -> tuple[Watermarks, ...]:
         """The watermarks of each upstream partition, as of the last check; none before the first."""
         return self._marks
 
@@ -150,7 +151,7 @@ class Vitals:
         self._know(trouble=Interruption(problem, self._clock()))
         self.look()
 
-    def broker_answers(self, marks: Sequence[Marks], margins: Sequence[Margin] = ()) -> None:
+    def broker_answers(self, marks: Sequence[Watermarks], margins: Sequence[Margin] = ()) -> None:
         """The upstream was looked at."""
         self._marks, self._margins = tuple(marks), tuple(margins)
         held = held_now(self._facts.held, marks, self._clock())
@@ -214,7 +215,7 @@ class Vitals:
             _log(now)
 
 
-def _kind(seen: Health) -> tuple[Condition, str | None]:
+def _kind(seen: Health) -> tuple[HealthCondition, str | None]:
     return seen.condition, seen.reason.code if seen.reason else None
 
 

@@ -19,7 +19,7 @@ from schemas.records import Barrier, Op
 from schemas.table import Column, TableSchema
 
 
-class OutputPartition(NamedTuple):
+class SinkPartition(NamedTuple):
     """An output and its partition. `barriers` is the topic that has its barriers, None where it has them itself."""
 
     topic: str
@@ -59,9 +59,9 @@ class Output:
         """For sinks of records: their values, over `columns`."""
         return self.definition.format.values(self.columns)
 
-    def place(self, partition: int) -> OutputPartition:
+    def place(self, partition: int) -> SinkPartition:
         """One of its partitions."""
-        return OutputPartition(self.topic, partition, self.definition.barrier_topic)
+        return SinkPartition(self.topic, partition, self.definition.barrier_topic)
 
     def partitions_of(self, parts: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
         """Where the rows of these parts go, as `JobDefinition.partition_of`."""
@@ -76,7 +76,7 @@ class Output:
 
 
 @dataclass(frozen=True)
-class Records:
+class EncodedRecords:
     """Records as a format writes them: keys and values, each with a null for none. Record i goes to `partitions[i]`."""
 
     partitions: npt.NDArray[np.int32]
@@ -100,16 +100,16 @@ class Records:
         """The records with more than so many bytes."""
         return np.flatnonzero(self._sizes > limit).tolist() if len(self) else []
 
-    def slice(self, low: int, high: int) -> Records:
+    def slice(self, low: int, high: int) -> EncodedRecords:
         """Records `low` to `high` (exclusive), without a copy."""
         length = high - low
-        return Records(
+        return EncodedRecords(
             self.partitions[low:high], self.keys.slice(low, length), self.values.slice(low, length)
         )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rows:
+class SnapshotRows:
     """Rows of a snapshot read, each an INSERT. `arrays` maps column names to values, also of other columns.
 
     The arrays are of one length and of their columns' exact types, as encoders want them, and `parts` has the part of
@@ -139,16 +139,16 @@ class Rows:
         """The output's columns."""
         return [self.arrays[column.name] for column in self.output.columns]
 
-    def records(self) -> Records:
+    def records(self) -> EncodedRecords:
         """These rows, encoded in the output's format."""
         return self._records
 
     @cached_property
-    def _records(self) -> Records:
+    def _records(self) -> EncodedRecords:
         origins = self.output.origins(self.parts, np.zeros(len(self), np.int64), [self.barrier])
         values, encode_keys = self.output.values.inserts(self.columns, origins), self.output.keys
         assert encode_keys is not None, "what has no key of its own is not read from a replica"
-        return Records(self.partitions, encode_keys(self.keys), values)
+        return EncodedRecords(self.partitions, encode_keys(self.keys), values)
 
 
 Encode: TypeAlias = Callable[[], pa.BinaryArray]
@@ -196,10 +196,12 @@ class ChangeColumns:
     bounds: npt.NDArray[np.int64]
     barriers: Sequence[Barrier]
 
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[OutputChanges]:
         """The changes of each interval; one run per barrier, possibly empty."""
         bounds = pairwise(self.bounds.tolist())
-        return [Run(self, *each, barrier) for each, barrier in zip(bounds, self.barriers, strict=True)]
+        return [
+            OutputChanges(self, *each, barrier) for each, barrier in zip(bounds, self.barriers, strict=True)
+        ]
 
     def taken(self, half: Sequence[pa.Array], low: int, high: int) -> list[pa.Array]:
         """The output's columns of one half of the changes from `low` to `high`."""
@@ -207,18 +209,18 @@ class ChangeColumns:
         return [half[names.index(column.name)].take(rows) for column in self.output.columns]
 
     @cached_property
-    def records(self) -> Records:
+    def records(self) -> EncodedRecords:
         """All changes encoded at once, which is faster than run by run."""
         encoder = self.output.keys
         every = self.decoded.record_keys if encoder is None else self.decoded.encoded_keys(encoder)
         keys = every.take(pa.array(self.rows))
         if not self.output.definition.format.tombstone_follows:
-            return Records(self.partitions, keys, self._values)
+            return EncodedRecords(self.partitions, keys, self._values)
         # Each DELETE twice, the second time without its value.
         index = np.repeat(np.arange(len(self.rows)), self._lengths)
         again = np.diff(index, prepend=np.int64(-1)) == 0
         values = self._values.take(pa.array(index, mask=again))
-        return Records(self.partitions[index], keys.take(pa.array(index)), values)
+        return EncodedRecords(self.partitions[index], keys.take(pa.array(index)), values)
 
     @cached_property
     def _values(self) -> pa.BinaryArray:
@@ -254,7 +256,7 @@ class ChangeColumns:
 
 
 @dataclass(frozen=True)
-class Run:
+class OutputChanges:
     """Changes of one interval, in order; `barrier` closes it.
 
     `before` of an INSERT and `after` of a DELETE hold arbitrary values: look at `ops` first.
@@ -300,7 +302,7 @@ class Run:
         """The output's columns."""
         return self.whole.taken(self.whole.decoded.after, self.low, self.high)
 
-    def records(self) -> Records:
+    def records(self) -> EncodedRecords:
         """The changes, encoded in the output's format. A DELETE may become two records."""
         low, high = self.whole.record_bounds[[self.low, self.high]].tolist()
         return self.whole.records.slice(low, high)

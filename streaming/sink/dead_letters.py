@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from state.values.plan import Parked
 from streaming.kafka.clients import KafkaSettings
@@ -25,7 +24,7 @@ PARTITIONS = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class DeadLetter:
     """One record at fault."""
 
     key: bytes | None
@@ -39,11 +38,11 @@ class Letter:
         return {CODE_HEADER: self.code.encode(), PLACE_HEADER: self.place.encode()}
 
 
-ReadLetters = Callable[[Sequence[Parked]], Iterable[Letter]]
+ReadLetters = Callable[[Sequence[Parked]], Iterable[DeadLetter]]
 """Reads the records in question, see `read_letters`. It goes to the lanes by pickle."""
 
 
-def read_letters(kafka: KafkaSettings, topic: str, parked: Sequence[Parked]) -> Iterator[Letter]:
+def read_letters(kafka: KafkaSettings, topic: str, parked: Sequence[Parked]) -> Iterator[DeadLetter]:
     """The records of an upstream topic, one at a time, in the order in which the broker sends them.
 
     Raises: InputError(DATA_LOST), EnvironmentProblem as `RangeReader.read`.
@@ -60,26 +59,24 @@ def read_letters(kafka: KafkaSettings, topic: str, parked: Sequence[Parked]) -> 
                 if place in wanted:
                     key, value = message.key(), message.value()
                     text = f"{topic}-{place[0]}@{place[1]}"
-                    yield Letter(_bytes(key), _bytes(value), wanted[place], text)
+                    yield DeadLetter(_bytes(key), _bytes(value), wanted[place], text)
 
 
 def _bytes(data: str | bytes | None) -> bytes | None:
     return data.encode() if isinstance(data, str) else data
 
 
-class EarlyLetters(Protocol):
-    """Takes the letters of records that were parked while no job was open."""
+WriteEarlyLetters = Callable[[Sequence[Parked], str], None]
+"""Writes the letters of records that were parked while no job was open, as far as they are not there yet.
 
-    def write(self, parked: Sequence[Parked], writer_id: str) -> None:
-        """Write those that are not there yet; `writer_id` is a transactional id that nothing else uses.
-
-        Raises: TopicError when the topic can't be made; InputError(DATA_LOST); EnvironmentProblem.
-        """
+The second argument is a transactional id that nothing else uses.
+Raises: TopicError when the topic can't be made; InputError(DATA_LOST); EnvironmentProblem.
+"""
 
 
 def missing_letters(
     read_letters: ReadLetters, parked: Sequence[Parked], places: set[str], upstream: str
-) -> list[Letter]:
+) -> list[DeadLetter]:
     """The letters whose place is not among those that are there."""
     missing = [item for item in parked if f"{upstream}-{item.partition}@{item.offset}" not in places]
     return list(read_letters(missing)) if missing else []

@@ -23,7 +23,7 @@ from schemas.settings.topic_config import BARRIER_TOPIC, RETENTION_KEYS, is_fini
 from schemas.table import Column
 from schemas.topics import DEAD_LETTERS_SUFFIX
 from state.values.plan import Parked
-from streaming.kafka.barriers import Cut, delete_barriers
+from streaming.kafka.barriers import BarrierCut, delete_barriers
 from streaming.kafka.clients import TRANSACTION_TIMEOUT_MS, KafkaSettings
 from streaming.kafka.consumer import RangeReader, header_of
 from streaming.kafka.topics import (
@@ -37,8 +37,9 @@ from streaming.kafka.topics import (
 )
 from streaming.kafka.transactions import TransactionalProducer
 from streaming.sink import kafka_reader
-from streaming.sink.dead_letters import PARTITIONS, PLACE_HEADER, EarlyLetters, ReadLetters, missing_letters
-from streaming.sink.kafka_client import UNDECIDED_S, open_kafka_writer
+from streaming.sink.dead_letters import PARTITIONS, PLACE_HEADER, ReadLetters, missing_letters
+from streaming.sink.kafka_client import UNDECIDED_S
+from streaming.sink.kafka_writer import open_kafka_writer
 from streaming.sink.protocol import Ending, OpenWriter, Sink
 
 log = structlog.get_logger(__name__)
@@ -65,7 +66,7 @@ class KafkaSink(Sink):
         """Of transactions on these topics."""
         return partial(open_kafka_writer, self.kafka)
 
-    def delete_barriers(self, job: JobDefinition, cut: Cut) -> int:
+    def delete_barriers(self, job: JobDefinition, cut: BarrierCut) -> int:
         """Of its barrier topic."""
         if job.barrier_topic is None:
             return 0
@@ -282,8 +283,13 @@ def _refuse_unfit(
 
 
 @dataclass(frozen=True, slots=True)
-class TableLetters(EarlyLetters):
-    """Those of an upstream topic."""
+class TableLetters:
+    """Dead letters of an upstream topic without an open job: `write` is a `WriteEarlyLetters`.
+
+    No lane has a transaction then that they could be part of. So the driver writes them, when the plan that parks their
+    records is in the journal and before any effect of it, and writes each location once: the letters in the topic are
+    read after every earlier writer is fenced. Letters of two services on one upstream are in one topic, each once.
+    """
 
     kafka: KafkaSettings
     upstream: str
@@ -292,11 +298,10 @@ class TableLetters(EarlyLetters):
 
     @property
     def topic(self) -> str:
-        """The topic that they are in."""
         return f"{self.upstream}{DEAD_LETTERS_SUFFIX}"
 
     def write(self, parked: Sequence[Parked], writer_id: str) -> None:
-        """As `EarlyLetters.write`."""
+        """Write those that are not in the topic yet; see `WriteEarlyLetters`."""
         size = str(max(self.limits.message_bytes, KAFKA_MESSAGE_BYTES))
         create_topic(self.kafka, self.topic, PARTITIONS, config={"max.message.bytes": size})
         with open_kafka_writer(self.kafka, writer_id, TRANSACTION_TIMEOUT_MS) as writer:

@@ -1,10 +1,11 @@
-"""Kafka as a lane's writer needs it: a producer fresh from `init_transactions`, and answers about its partitions."""
+"""Kafka as a lane's writer uses it: a producer fresh from `init_transactions`, and the ends of its partitions."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -24,9 +25,8 @@ from streaming.kafka.consumer import place as place_of
 from streaming.kafka.native import ColumnProducer, open_columns
 from streaming.kafka.topics import PartitionId, admin, end_offsets, partitions_of, watermarks
 from streaming.kafka.transactions import TransactionalProducer
-from streaming.sink.columns import OutputPartition, Records
-from streaming.sink.dead_letters import Letter
-from streaming.sink.kafka_writer import KafkaWriter, LastBarrier
+from streaming.sink.columns import EncodedRecords, SinkPartition
+from streaming.sink.dead_letters import DeadLetter
 from streaming.sink.protocol import foreign_records, output_missing
 
 _FULL_QUEUE_POLL_S = 0.02
@@ -41,8 +41,16 @@ THROUGHPUT: Mapping[str, object] = {
 }
 
 
-class _KafkaClient:
-    """`OutputClient` on a broker."""
+@dataclass(frozen=True, slots=True)
+class LastBarrier:
+    """The last barrier of a partition. `end`: for one in a separate topic, the exclusive end of the data it closes."""
+
+    epoch: int
+    end: int = 0
+
+
+class OutputClient:
+    """A producer fresh from `init_transactions`, and the ends of the output partitions that it writes to."""
 
     def __init__(
         self,
@@ -55,10 +63,12 @@ class _KafkaClient:
         self._reader: RangeReader | None = None
 
     def close(self) -> None:
+        """Close the reader, if one was opened; the producer stays its owner's."""
         if self._reader is not None:
             self._reader.close()
 
     def ends(self, places: Collection[PartitionId]) -> dict[PartitionId, int]:
+        """One past the last record of each, committed or not, markers included."""
         try:
             return end_offsets(self._kafka, places, client=_asker(self._kafka))
         except TopicError as error:
@@ -68,11 +78,17 @@ class _KafkaClient:
             gone = next((topic for topic in topics if partitions_of(self._kafka, topic) is None), topics[0])
             raise output_missing(gone, "no such topic") from error
 
-    def last_barriers(self, places: Collection[OutputPartition]) -> dict[OutputPartition, LastBarrier | None]:
+    def last_barriers(self, places: Collection[SinkPartition]) -> dict[SinkPartition, LastBarrier | None]:
+        """The last barrier of each partition for committed readers, None where it is empty.
+
+        Waits until everything in them is decided: behind a transaction whose marker is late, committed readers see
+        nothing, including what this lane has committed since.
+        Raises: as `last_barriers` of this module.
+        """
         ends = self.ends({log for place in places for log in place.logs})
-        # Where nothing was ever, to connect a reader would take most of a job's first batch.
+        # Connecting a reader would take most of a job's first batch, where all partitions are empty.
         filled = [place for place in places if any(ends[log] for log in place.logs)]
-        found: dict[OutputPartition, LastBarrier | None] = dict.fromkeys(places)
+        found: dict[SinkPartition, LastBarrier | None] = dict.fromkeys(places)
         if filled and self._reader is None:
             self._reader = RangeReader(self._kafka)
         if self._reader is not None:
@@ -80,25 +96,31 @@ class _KafkaClient:
         return found
 
     def first_offset(self, topic: str, partition: int) -> int:
+        """The partition's first offset: above 0 once retention, or a request to delete records, has removed some."""
         return watermarks(self._kafka, topic, client=_asker(self._kafka))[partition].earliest
 
     def expect(self, topics: Collection[str]) -> None:
+        """Announce topics that records may be sent to: their leaders are then looked up in one request."""
         self._columns.expect(topics)
 
-    def send(self, topic: str, records: Records, headers: Mapping[str, bytes]) -> None:
+    def send(self, topic: str, records: EncodedRecords, headers: Mapping[str, bytes]) -> None:
+        """Queue records, each with these headers."""
         with translated(self._kafka, what=topic):
             self._columns.send(topic, records.partitions, records.keys, records.values, headers)
 
     def send_barrier(self, topic: str, partition: int, barrier: Barrier) -> None:
+        """Queue a barrier behind what was queued for its partition."""
         headers = {BARRIER_HEADER: barrier_header(barrier)}
         self._produce(topic, encode_barrier(barrier), partition=partition, headers=headers)
 
     def send_barrier_beside(self, topic: str, partition: int, barrier: Barrier, end: int) -> None:
+        """Queue a barrier for a barrier topic. `end` is the exclusive end offset of the data that it closes."""
         headers = {BARRIER_HEADER: barrier_header(barrier)}
         key, value = str(partition).encode(), encode_beside(barrier, end)
         self._produce(topic, value, key=key, partition=partition, headers=headers)
 
-    def send_letter(self, topic: str, letter: Letter) -> None:
+    def send_letter(self, topic: str, letter: DeadLetter) -> None:
+        """Queue a dead letter for partition 0 of `topic`."""
         self._produce(topic, letter.value, key=letter.key, partition=0, headers=letter.headers)
 
     def _produce(self, topic: str, value: bytes | None, **record: Any) -> None:
@@ -112,6 +134,10 @@ class _KafkaClient:
                 return
 
     def transaction(self) -> AbstractContextManager[object]:
+        """Committed when its block ends, aborted when it raises.
+
+        Raises: Fenced, OutcomeUnknown (never use this client again), EnvironmentProblem when it was aborted.
+        """
         return self._transactions.transaction()
 
 
@@ -126,28 +152,28 @@ def _asker(kafka: KafkaSettings) -> AdminClient:
 
 
 @contextmanager
-def open_kafka_writer(kafka: KafkaSettings, transactional_id: str, timeout_ms: int) -> Iterator[KafkaWriter]:
-    """A writer with a fresh producer (step 1), as `OpenWriter`. Raises: as `TransactionalProducer`."""
+def open_client(kafka: KafkaSettings, transactional_id: str, timeout_ms: int) -> Iterator[OutputClient]:
+    """A client with a fresh producer, which fences those before it. Raises: as `TransactionalProducer`."""
     over: dict[str, Any] = {**THROUGHPUT, "client.id": transactional_id}
     with (
         TransactionalProducer(kafka, transactional_id, timeout_ms=timeout_ms, **over) as transactions,
         closing(open_columns(transactions.producer, transactional_id)) as columns,
-        closing(_KafkaClient(kafka, transactions, columns)) as client,
+        closing(OutputClient(kafka, transactions, columns)) as client,
     ):
-        yield KafkaWriter(client)
+        yield client
 
 
 def last_barriers(
-    reader: RangeReader, places: Iterable[OutputPartition]
-) -> dict[OutputPartition, LastBarrier | None]:
+    reader: RangeReader, places: Iterable[SinkPartition]
+) -> dict[SinkPartition, LastBarrier | None]:
     """What output partitions end with, as `OutputClient.last_barriers`; those of a topic are asked for at once.
 
     Raises: as that; TopicError(BARRIER_STALLED) when an open transaction in one of them does not end.
     """
-    of_topics = defaultdict[tuple[str, str | None], list[OutputPartition]](list)
+    of_topics = defaultdict[tuple[str, str | None], list[SinkPartition]](list)
     for place in places:
         of_topics[place.topic, place.barriers].append(place)
-    found = dict[OutputPartition, LastBarrier | None]()
+    found = dict[SinkPartition, LastBarrier | None]()
     for (topic, barriers), group in of_topics.items():
         numbers = [place.partition for place in group]
         last = (

@@ -13,67 +13,19 @@ A producer whose commit has no known outcome is never used again: the error ends
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
 from schemas.avro.codec import barrier_header
 from schemas.records import EPOCH_HEADER, Barrier
-from streaming.kafka.topics import PartitionId
-from streaming.sink.columns import Output, OutputPartition, Records, Rows, Run
-from streaming.sink.dead_letters import Letter
+from streaming.kafka.clients import KafkaSettings
+from streaming.sink.columns import EncodedRecords, Output, OutputChanges, SinkPartition, SnapshotRows
+from streaming.sink.dead_letters import DeadLetter
+from streaming.sink.kafka_client import LastBarrier, OutputClient, open_client
 from streaming.sink.protocol import Mark, Writer, is_sent, output_missing
-
-
-@dataclass(frozen=True, slots=True)
-class LastBarrier:
-    """What a partition ends with: the epoch, and for barriers beside the data how far the data of it goes."""
-
-    epoch: int
-    end: int = 0
-
-
-class OutputClient(Protocol):
-    """What a lane needs of Kafka: a producer fresh from `init_transactions`, and answers about its partitions."""
-
-    def ends(self, places: Collection[PartitionId]) -> dict[PartitionId, int]:
-        """One past the last record of each, committed or not, markers included."""
-
-    def last_barriers(self, places: Collection[OutputPartition]) -> dict[OutputPartition, LastBarrier | None]:
-        """What each partition ends with for committed readers, None when it is empty.
-
-        Not before all that lies in them is decided: behind a transaction whose marker is late, committed readers see
-        nothing, also not what this lane has committed since.
-        Raises: TopicError(FOREIGN_RECORDS) when what they see last is no barrier of ours, or lies behind the last one;
-        TopicError(OUTPUT_TOPIC_MISSING) when data that a barrier closes is gone.
-        """
-
-    def first_offset(self, topic: str, partition: int) -> int:
-        """The partition's first offset: above 0 once retention, or a request to delete records, has removed some."""
-
-    def expect(self, topics: Collection[str]) -> None:
-        """Topics that records may be sent to, so that all of them can be asked for at once."""
-
-    def send(self, topic: str, records: Records, headers: Mapping[str, bytes]) -> None:
-        """Queue records, each with these headers."""
-
-    def send_barrier(self, topic: str, partition: int, barrier: Barrier) -> None:
-        """Queue a barrier behind what was queued for its partition."""
-
-    def send_barrier_beside(self, topic: str, partition: int, barrier: Barrier, end: int) -> None:
-        """Queue a barrier for a barrier topic. `end` is the exclusive end offset of the data that it closes."""
-
-    def send_letter(self, topic: str, letter: Letter) -> None:
-        """Queue a dead letter for partition 0 of the topic `topic`."""
-
-    def transaction(self) -> AbstractContextManager[object]:
-        """Committed when its block ends, aborted when it raises.
-
-        Raises: Fenced, OutcomeUnknown (never use this client again), EnvironmentProblem when it was aborted.
-        """
 
 
 @dataclass(slots=True)
@@ -104,13 +56,13 @@ class KafkaWriter(Writer):
 
     def __init__(self, client: OutputClient) -> None:
         self._client = client
-        self._filled: dict[OutputPartition, _Filled] = {}
+        self._filled: dict[SinkPartition, _Filled] = {}
 
     def already_sent(
         self,
-        before: Mapping[OutputPartition, int | None],
+        before: Mapping[SinkPartition, int | None],
         epoch: int,
-        known_ends: Mapping[OutputPartition, Mark],
+        known_ends: Mapping[SinkPartition, Mark],
     ) -> bool:
         """Step 3, as `Writer.already_sent`.
 
@@ -133,14 +85,14 @@ class KafkaWriter(Writer):
         epochs = {place: None if tail is None else tail.epoch for place, tail in tails.items()}
         return is_sent(epochs, before, epoch)
 
-    def _logs(self, places: Collection[OutputPartition]) -> dict[OutputPartition, tuple[int, ...]]:
+    def _logs(self, places: Collection[SinkPartition]) -> dict[SinkPartition, tuple[int, ...]]:
         """The ends of the logs of each, as `_Filled` has them."""
         if not places:
             return {}
         ends = self._client.ends([log for place in places for log in place.logs])
         return {place: tuple(ends[log] for log in place.logs) for place in places}
 
-    def _refuse_emptied(self, place: OutputPartition, end: int, before: int | None) -> None:
+    def _refuse_emptied(self, place: SinkPartition, end: int, before: int | None) -> None:
         """A partition without committed barriers: it never had any, or they are gone. `end` is that of their log.
 
         Transactions that were aborted leave offsets behind, at a job's first batch too; so an end above 0 proves
@@ -156,15 +108,15 @@ class KafkaWriter(Writer):
         """Step 4."""
         return self._client.transaction()
 
-    def rows(self, rows: Rows) -> None:
+    def rows(self, rows: SnapshotRows) -> None:
         """Queue them."""
         self._send(rows.output, rows.records(), rows.barrier)
 
-    def changes(self, run: Run) -> None:
+    def changes(self, run: OutputChanges) -> None:
         """Queue them."""
         self._send(run.output, run.records(), run.barrier)
 
-    def _send(self, output: Output, records: Records, barrier: Barrier) -> None:
+    def _send(self, output: Output, records: EncodedRecords, barrier: Barrier) -> None:
         for partition, count in enumerate(np.bincount(records.partitions).tolist()):
             if count:
                 self._filled[output.place(partition)].data(count)
@@ -182,17 +134,24 @@ class KafkaWriter(Writer):
         else:
             self._client.send_barrier_beside(place.barriers, partition, barrier, filled.end)
 
-    def letter(self, output: Output, letter: Letter) -> None:
+    def letter(self, output: Output, letter: DeadLetter) -> None:
         """Queue it for the topic of the job's dead letters."""
         self.letter_to(output.definition.dead_letters, letter)
 
-    def letter_to(self, topic: str, letter: Letter) -> None:
+    def letter_to(self, topic: str, letter: DeadLetter) -> None:
         """Queue it for a topic of dead letters."""
         self._client.send_letter(topic, letter)
 
-    def ends(self) -> dict[OutputPartition, Mark]:
+    def ends(self) -> dict[SinkPartition, Mark]:
         """The ends found before, plus what was sent, plus the commit's marker.
 
         They are computed, not asked for: the broker acknowledges a commit before its markers are written.
         """
         return {place: filled.mark() for place, filled in self._filled.items()}
+
+
+@contextmanager
+def open_kafka_writer(kafka: KafkaSettings, transactional_id: str, timeout_ms: int) -> Iterator[KafkaWriter]:
+    """A writer with a fresh producer (step 1), as `OpenWriter`. Raises: as `TransactionalProducer`."""
+    with open_client(kafka, transactional_id, timeout_ms) as client:
+        yield KafkaWriter(client)

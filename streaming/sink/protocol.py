@@ -25,9 +25,9 @@ from typing import Protocol
 from schemas.errors import Code, StateError, TopicError
 from schemas.job import JobDefinition
 from schemas.records import Barrier
-from streaming.kafka.barriers import Cut
-from streaming.sink.columns import Output, OutputPartition, Rows, Run
-from streaming.sink.dead_letters import Letter
+from streaming.kafka.barriers import BarrierCut
+from streaming.sink.columns import Output, OutputChanges, SinkPartition, SnapshotRows
+from streaming.sink.dead_letters import DeadLetter
 
 Mark = tuple[int, ...]
 """How far a partition is filled. Only the sink that made it reads it; to all others it is opaque."""
@@ -42,9 +42,9 @@ class Writer(Protocol):
     @abstractmethod
     def already_sent(
         self,
-        before: Mapping[OutputPartition, int | None],
+        before: Mapping[SinkPartition, int | None],
         epoch: int,
-        known_ends: Mapping[OutputPartition, Mark],
+        known_ends: Mapping[SinkPartition, Mark],
     ) -> bool:
         """Whether the batch that ends with barrier `epoch` is in these partitions, all of the lane's in this sink.
 
@@ -64,11 +64,11 @@ class Writer(Protocol):
         """
 
     @abstractmethod
-    def rows(self, rows: Rows) -> None:
+    def rows(self, rows: SnapshotRows) -> None:
         """Write rows of a snapshot read, in this order. In the transaction, like all that follows."""
 
     @abstractmethod
-    def changes(self, run: Run) -> None:
+    def changes(self, run: OutputChanges) -> None:
         """Write changes, those of a partition in this order."""
 
     @abstractmethod
@@ -76,10 +76,10 @@ class Writer(Protocol):
         """Write a barrier behind all that was written to its partition."""
 
     @abstractmethod
-    def letter(self, output: Output, letter: Letter) -> None:
+    def letter(self, output: Output, letter: DeadLetter) -> None:
         """Write a dead letter to those of the output's job; `Sink.open_letters` was called for it."""
 
-    def ends(self) -> Mapping[OutputPartition, Mark]:
+    def ends(self) -> Mapping[SinkPartition, Mark]:
         """Where the partitions end once the transaction is committed, or if there was none. No request is made.
 
         The driver passes it to the writers of the next batch, as `known_ends`, even if partitions have moved to other
@@ -153,7 +153,7 @@ class Sink(Protocol):
             with self.open_writer(writer_id, FENCE_TIMEOUT_MS):
                 pass
 
-    def delete_barriers(self, job: JobDefinition, cut: Cut) -> int:
+    def delete_barriers(self, job: JobDefinition, cut: BarrierCut) -> int:
         """Delete what lies before the newest full barrier within the cut, by partition, where barriers stand apart.
 
         Called by a thread of its own, behind a finished batch. Returns how much is gone; 0 in a sink that keeps all.
@@ -193,7 +193,7 @@ SinkOf = Callable[[JobDefinition], Sink]
 
 
 def is_sent(
-    tails: Mapping[OutputPartition, int | None], before: Mapping[OutputPartition, int | None], epoch: int
+    tails: Mapping[SinkPartition, int | None], before: Mapping[SinkPartition, int | None], epoch: int
 ) -> bool:
     """Whether partitions with these last barriers hold the batch up to `epoch`: the answer of `Writer.already_sent`.
 

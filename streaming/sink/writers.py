@@ -11,8 +11,8 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 
 from schemas.kinds.sinks import SinkConfig
 from schemas.records import Barrier
-from streaming.sink.columns import Output, OutputPartition, Rows, Run
-from streaming.sink.dead_letters import Letter
+from streaming.sink.columns import Output, OutputChanges, SinkPartition, SnapshotRows
+from streaming.sink.dead_letters import DeadLetter
 from streaming.sink.protocol import Mark, OpenWriter, Writer
 
 
@@ -21,9 +21,9 @@ class NullWriter(Writer):
 
     def already_sent(
         self,
-        before: Mapping[OutputPartition, int | None],
+        before: Mapping[SinkPartition, int | None],
         epoch: int,
-        known_ends: Mapping[OutputPartition, Mark],
+        known_ends: Mapping[SinkPartition, Mark],
     ) -> bool:
         """Always."""
         return True
@@ -32,16 +32,16 @@ class NullWriter(Writer):
         """An empty one."""
         return nullcontext()
 
-    def rows(self, rows: Rows) -> None:
+    def rows(self, rows: SnapshotRows) -> None:
         """Nothing."""
 
-    def changes(self, run: Run) -> None:
+    def changes(self, run: OutputChanges) -> None:
         """Nothing."""
 
     def barrier(self, output: Output, partition: int, barrier: Barrier) -> None:
         """Nothing."""
 
-    def letter(self, output: Output, letter: Letter) -> None:
+    def letter(self, output: Output, letter: DeadLetter) -> None:
         """Nothing."""
 
 
@@ -54,9 +54,9 @@ class LaneWriters:
 
     def already_sent(
         self,
-        before: Mapping[SinkConfig, Mapping[OutputPartition, int | None]],
+        before: Mapping[SinkConfig, Mapping[SinkPartition, int | None]],
         epoch: int,
-        known_ends: Mapping[OutputPartition, Mark],
+        known_ends: Mapping[SinkPartition, Mark],
     ) -> list[bool]:
         """For each sink whether it has the batch, as `Writer.already_sent`; nothing more is written to those."""
         found = {
@@ -82,7 +82,7 @@ class LaneWriters:
                 stack.enter_context(writer.transaction())
             yield
 
-    def ends(self) -> dict[OutputPartition, Mark]:
+    def ends(self) -> dict[SinkPartition, Mark]:
         """The marks of all sinks' partitions, as `Writer.ends`."""
         return {place: end for writer in self._opened.values() for place, end in writer.ends().items()}
 

@@ -37,7 +37,7 @@ from state.maintenance.compaction import CompactionPart, CompactionResult, compa
 from state.maintenance.merge import Merge, Merged, merge_files
 from state.progress_table import PATH as PROGRESS_PATH
 from state.replica import BASE_PATH, LOG_PATH, write_log_file
-from state.retention import Retention
+from state.retention import StateRetention
 from state.storage import Storage
 from state.values.plan import AlignedBarrier, JobPlan, Parked, Pin, Slice
 from state.values.progress import is_complete
@@ -48,7 +48,6 @@ from streaming.protocol.batches import Batches
 from streaming.protocol.recovery.forward import Forward
 from streaming.protocol.setup import BatchSetup
 from streaming.scan.arrangement import Arrangement
-from streaming.sink.dead_letters import EarlyLetters
 from streaming.sink.protocol import OpenWriter, Sink
 from tests.bench.expected import (
     EPOCH_STEP,
@@ -61,7 +60,7 @@ from tests.bench.expected import (
 )
 
 TABLES = {"journal": JOURNAL_PATH, "progress": PROGRESS_PATH, "log": LOG_PATH, "base": BASE_PATH}
-RETENTION = Retention(files_s=10, log_s=5)
+RETENTION = StateRetention(files_s=10, log_s=5)
 CLEANING_S = 5.0
 _LANES, _JOB_BATCHES = 2, 100
 """Lanes of a batch, and batches from one job to the next, which takes its place."""
@@ -171,7 +170,7 @@ class Player:
             journal=journal,
             first_offsets=[0],
             read_letters=_never,
-            early_letters=_NoLetters(),
+            early_letters=_no_letters,
             bad_records=BadRecords("played"),
             forward=Forward(lambda job: _NoSink(), lambda: 0, TABLE, _LANES),
             now_ms=lambda: self._number * 1_000,
@@ -286,9 +285,8 @@ def _sizes(folder: str) -> Iterator[int]:
                     yield entry.stat().st_size
 
 
-class _NoLetters(EarlyLetters):
-    def write(self, parked: Sequence[Parked], writer_id: str) -> None:
-        raise AssertionError("nothing is parked")
+def _no_letters(parked: Sequence[Parked], writer_id: str) -> None:
+    raise AssertionError("nothing is parked")
 
 
 def _never(*_: object) -> NoReturn:

@@ -22,7 +22,7 @@ from streaming.kafka.barriers import beside_barrier_in
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, header_of, located
 from streaming.kafka.topics import partitions_of
-from streaming.sink.columns import ChangeColumns, Encode, Output, OutputPartition, Rows, Run
+from streaming.sink.columns import ChangeColumns, Encode, Output, OutputChanges, SinkPartition, SnapshotRows
 from streaming.sink.dead_letters import PLACE_HEADER
 from streaming.sink.kafka import KafkaSink
 from streaming.sink.protocol import Sink, Writer
@@ -76,17 +76,17 @@ class TestOutput(ABC):
     def open(self) -> AbstractContextManager[Writer]:
         return self.sink.open_writer(self.writer_id, 60_000)
 
-    def places(self, before: int | None) -> dict[OutputPartition, int | None]:
+    def places(self, before: int | None) -> dict[SinkPartition, int | None]:
         return {self.output.place(partition): before for partition in range(PARTITIONS)}
 
-    def rows(self, *rows: tuple[int, Row]) -> Rows:
+    def rows(self, *rows: tuple[int, Row]) -> SnapshotRows:
         """Rows of a snapshot, each for a partition."""
         arrays = zip(TABLE.columns, half([row for _, row in rows]), strict=True)
         by_name = {column.name: array for column, array in arrays}
         parts = np.array([number * self.job.part_count // PARTITIONS for number, _ in rows], np.int32)
-        return Rows(output=self.output, parts=parts, barrier=SECOND, arrays=by_name)
+        return SnapshotRows(output=self.output, parts=parts, barrier=SECOND, arrays=by_name)
 
-    def runs(self, bounds: Sequence[int], *changes: tuple[int, Change]) -> list[Run]:
+    def runs(self, bounds: Sequence[int], *changes: tuple[int, Change]) -> list[OutputChanges]:
         """Changes of the table, each for a partition, cut at these places."""
         decoded = Columns([change for _, change in changes])
         rows = np.arange(len(changes))

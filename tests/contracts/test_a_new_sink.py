@@ -16,8 +16,8 @@ from schemas.records import Barrier
 from schemas.settings.config import check
 from schemas.settings.limits import Limits
 from streaming.kafka.clients import KafkaSettings
-from streaming.sink.columns import Output, OutputPartition, Rows, Run
-from streaming.sink.dead_letters import Letter
+from streaming.sink.columns import Output, OutputChanges, SinkPartition, SnapshotRows
+from streaming.sink.dead_letters import DeadLetter
 from streaming.sink.kafka import KafkaSink
 from streaming.sink.kinds import SINKS, Sinks, SinkSetup
 from streaming.sink.protocol import Mark, OpenWriter, Sink, Writer
@@ -60,9 +60,9 @@ class FileWriter(Writer):
 
     def already_sent(
         self,
-        before: Mapping[OutputPartition, int | None],
+        before: Mapping[SinkPartition, int | None],
         epoch: int,
-        known_ends: Mapping[OutputPartition, Mark],
+        known_ends: Mapping[SinkPartition, Mark],
     ) -> bool:
         return False
 
@@ -73,16 +73,16 @@ class FileWriter(Writer):
         with (self.folder / "copy").open("a") as file:
             file.writelines(self.lines)
 
-    def rows(self, rows: Rows) -> None:
+    def rows(self, rows: SnapshotRows) -> None:
         self.lines += [f"+ {id_}\n" for id_ in rows.arrays["id"].to_pylist()]
 
-    def changes(self, run: Run) -> None:
+    def changes(self, run: OutputChanges) -> None:
         self.lines += [f"{op} {id_}\n" for op, id_ in zip(run.ops, run.keys[0].to_pylist(), strict=True)]
 
     def barrier(self, output: Output, partition: int, barrier: Barrier) -> None:
         self.lines.append("barrier\n")
 
-    def letter(self, output: Output, letter: Letter) -> None: ...
+    def letter(self, output: Output, letter: DeadLetter) -> None: ...
 
 
 @pytest.fixture

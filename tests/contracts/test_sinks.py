@@ -15,8 +15,8 @@ from schemas.kinds.sinks import DEFAULT, SINK_KINDS
 from schemas.records import Change, Op
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import admin
-from streaming.sink.columns import Output, OutputPartition
-from streaming.sink.dead_letters import Letter
+from streaming.sink.columns import Output, SinkPartition
+from streaming.sink.dead_letters import DeadLetter
 from streaming.sink.protocol import Mark, Writer
 from streaming.sink.writers import LaneWriters, NullWriter, open_writers
 from tests.contracts.outputs import (
@@ -32,7 +32,7 @@ from tests.contracts.outputs import (
     TestOutput,
 )
 
-LETTER = Letter(b"key", None, "EMPTY_RECORD", "up-0@7")
+LETTER = DeadLetter(b"key", None, "EMPTY_RECORD", "up-0@7")
 
 
 @pytest.fixture(
@@ -102,7 +102,7 @@ FIRST_BATCH: list[list[Entry]] = [
 ]
 
 
-def send_first(output: TestOutput) -> dict[OutputPartition, Mark]:
+def send_first(output: TestOutput) -> dict[SinkPartition, Mark]:
     """Send it; where the partitions end then."""
     with output.open() as writer:
         assert not writer.already_sent(output.places(None), THIRD.curr, {})
@@ -111,7 +111,7 @@ def send_first(output: TestOutput) -> dict[OutputPartition, Mark]:
         return dict(writer.ends())
 
 
-def send_fourth(output: TestOutput, known_ends: dict[OutputPartition, Mark]) -> None:
+def send_fourth(output: TestOutput, known_ends: dict[SinkPartition, Mark]) -> None:
     """The next batch, without a change."""
     with output.open() as writer:
         assert not writer.already_sent(output.places(THIRD.curr), FOURTH.curr, known_ends)

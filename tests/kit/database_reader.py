@@ -18,7 +18,15 @@ import pyarrow as pa
 from schemas.records import Op
 from state.values.chunks import Chunk, KeyRange, Streamed, TransactionSnapshot
 from state.values.reading import TableRead
-from streaming.core.chunk_events import Events, Folded, Transactions, Verdict, folded, verdicts, widened_each
+from streaming.core.chunk_events import (
+    ChunkEvents,
+    FoldedRows,
+    Transactions,
+    Verdict,
+    folded,
+    verdicts,
+    widened_each,
+)
 from tests.kit.database import NO_VALUE, Connector, Database, Event, Row
 
 KEYS, PARTITIONS = 12, 2
@@ -46,7 +54,7 @@ class Way:
         [pa.array([event.key for event in events], pa.int64())],
         np.array([event.transaction for event in events], dtype=np.int64),
     ).tolist()
-    fold: Callable[[pa.Table, Events], Folded] = lambda rows, events: folded(rows, events, ["key"])
+    fold: Callable[[pa.Table, ChunkEvents], FoldedRows] = lambda rows, events: folded(rows, events, ["key"])
     widened: Callable[[Transactions, TransactionSnapshot], Transactions] = widened_each
     due: Callable[[TableRead, Sequence[int], Sequence[Streamed]], int] = TableRead.due
     proof: Callable[[Connector], Callable[[], Streamed]] = lambda connector: _proof(connector)
@@ -210,7 +218,7 @@ class Reader:
         left_out = [index for index, row in enumerate(shown) if row.large == NO_VALUE]
         result = self.way.fold(
             stored,
-            Events(
+            ChunkEvents(
                 ops=np.array([Op.INSERT if event.row else Op.DELETE for event in events], dtype=np.int8),
                 rows=pa.table(
                     [

@@ -11,8 +11,8 @@ from schemas.errors import Code, Fenced, TopicError
 from schemas.job import JobDefinition
 from schemas.kinds.sinks import SinkConfig
 from schemas.records import Barrier, Change, Op, Row
-from streaming.sink.columns import Output, OutputPartition, Rows, Run
-from streaming.sink.dead_letters import Letter
+from streaming.sink.columns import Output, OutputChanges, SinkPartition, SnapshotRows
+from streaming.sink.dead_letters import DeadLetter
 from streaming.sink.protocol import (
     Ending,
     Mark,
@@ -35,8 +35,8 @@ class ToLists(SinkConfig):
 class Lists(Sink):
     """What was committed: changes and barriers by partition, and the newest writer of each id."""
 
-    entries: dict[OutputPartition, list[Entry]] = field(default_factory=dict)
-    letters: dict[str, list[Letter]] = field(default_factory=dict)
+    entries: dict[SinkPartition, list[Entry]] = field(default_factory=dict)
+    letters: dict[str, list[DeadLetter]] = field(default_factory=dict)
     newest: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -57,7 +57,7 @@ class Lists(Sink):
 
     def open(self, job: JobDefinition) -> None:
         for partition in range(job.output_partitions):
-            self.entries.setdefault(OutputPartition(job.output, partition, job.barrier_topic), [])
+            self.entries.setdefault(SinkPartition(job.output, partition, job.barrier_topic), [])
 
     def tails(self, job: JobDefinition) -> list[Barrier | None] | None:
         return [_last(entries) for entries in self.partitions(job)] or None
@@ -76,16 +76,16 @@ class Lists(Sink):
 class ListWriter(Writer):
     def __init__(self, sink: Lists, writer_id: str) -> None:
         self._sink, self._id, self._number = sink, writer_id, sink.newest[writer_id]
-        self._written: list[tuple[OutputPartition, Entry]] = []
-        self._letters: list[tuple[str, Letter]] = []
+        self._written: list[tuple[SinkPartition, Entry]] = []
+        self._letters: list[tuple[str, DeadLetter]] = []
 
     def already_sent(
         self,
-        before: Mapping[OutputPartition, int | None],
+        before: Mapping[SinkPartition, int | None],
         epoch: int,
-        known_ends: Mapping[OutputPartition, Mark],
+        known_ends: Mapping[SinkPartition, Mark],
     ) -> bool:
-        tails: dict[OutputPartition, int | None] = {}
+        tails: dict[SinkPartition, int | None] = {}
         for place, expected in before.items():
             if place not in self._sink.entries:
                 raise output_missing(place[0], "no such lists")
@@ -105,7 +105,7 @@ class ListWriter(Writer):
         for topic, letter in self._letters:
             self._sink.letters.setdefault(topic, []).append(letter)
 
-    def rows(self, rows: Rows) -> None:
+    def rows(self, rows: SnapshotRows) -> None:
         places = map(rows.output.place, rows.partitions.tolist())
         columns = (column.to_pylist() for column in rows.columns)
         self._written += [
@@ -113,7 +113,7 @@ class ListWriter(Writer):
             for place, row in zip(places, zip(*columns, strict=True), strict=True)
         ]
 
-    def changes(self, run: Run) -> None:
+    def changes(self, run: OutputChanges) -> None:
         befores, afters = (
             zip(*(column.to_pylist() for column in half), strict=True) for half in (run.before, run.after)
         )
@@ -124,7 +124,7 @@ class ListWriter(Writer):
     def barrier(self, output: Output, partition: int, barrier: Barrier) -> None:
         self._written.append((output.place(partition), barrier))
 
-    def letter(self, output: Output, letter: Letter) -> None:
+    def letter(self, output: Output, letter: DeadLetter) -> None:
         self._letters.append((output.definition.dead_letters, letter))
 
 

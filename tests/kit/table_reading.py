@@ -7,7 +7,8 @@ from state.initial.start import Survey
 from state.small_files import ReadPace
 from state.storage import Storage
 from state.values.chunks import Chunk, KeyRange, TransactionSnapshot
-from streaming.service.initial.reading import DatabaseReading, ReadingOrder, TableReader
+from streaming.postgres.reader import ChunkReader
+from streaming.service.initial.reading import DatabaseReading, ReadingOrder
 
 TABLE = declare(
     {"name": "t", "columns": {"id": "bigint", "note": "string"}, "primary_key": ["id"], "vnode_count": 4}
@@ -20,7 +21,7 @@ _SLOW = ReadPace(7)
 
 
 def reading(storage: Storage, pace: ReadPace = _SLOW) -> DatabaseReading:
-    def nobody() -> TableReader:
+    def nobody() -> ChunkReader:
         raise AssertionError("no chunk is read here")
 
     order = ReadingOrder(

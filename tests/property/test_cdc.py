@@ -21,8 +21,8 @@ from state.values.chunks import Chunk, KeyRange, Streamed, TransactionSnapshot, 
 from state.values.reading import ChunkMisfitError, TableRead
 from streaming.core.chunk_events import (
     NO_TRANSACTION,
-    Events,
-    Folded,
+    ChunkEvents,
+    FoldedRows,
     Verdict,
     folded,
     seen_by,
@@ -155,10 +155,10 @@ def _near_for_unread(read: TableRead, event: Event, verdict: int) -> int:
     return Verdict.HELD if _unread(read, event) and read.near.sees(event.transaction) else verdict
 
 
-def _without_deletes(rows: pa.Table, events: Events) -> Folded:
+def _without_deletes(rows: pa.Table, events: ChunkEvents) -> FoldedRows:
     kept = np.flatnonzero(events.ops != Op.DELETE)
     left_out = {column: np.flatnonzero(np.isin(kept, mine)) for column, mine in events.left_out.items()}
-    return folded(rows, Events(events.ops[kept], events.rows.take(pa.array(kept)), left_out), ["key"])
+    return folded(rows, ChunkEvents(events.ops[kept], events.rows.take(pa.array(kept)), left_out), ["key"])
 
 
 CANARIES = {
@@ -310,7 +310,7 @@ def test_a_value_that_is_left_out_comes_from_the_row_before_whatever_that_is() -
     rows = pa.table([[2, 2, 1, 3, 3, 1], list("cdefgh"), [None, None, None, "E", None, None]], names=names)
     ops = np.array([Op.UPDATE, Op.UPDATE, Op.DELETE, Op.INSERT, Op.UPDATE, Op.UPDATE], dtype=np.int8)
     left_out = {2: np.array([0, 1, 4, 5])}
-    found = folded(stored, Events(ops, rows, left_out), ["key"])
+    found = folded(stored, ChunkEvents(ops, rows, left_out), ["key"])
     assert found.rows.slice(1).to_pylist() == [
         {"key": 2, "small": "d", "large": "B"},
         {"key": 3, "small": "g", "large": "E"},

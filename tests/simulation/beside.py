@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 
 from schemas.kinds.full_barriers import begins_period
 from state.columns import OP
-from streaming.kafka.barriers import Cut, FoundBeside
+from streaming.kafka.barriers import BarrierCut, FoundBeside
 from streaming.lane.task import LaneTask
 from streaming.source.barriers.beside import BarrierTopic, EmbeddedBeside
 from streaming.source.decoded import MARKED
@@ -63,7 +63,7 @@ def oldest(arrivals: Arrivals) -> int:
 class OwnBeside(EmbeddedBeside):
     """The service's own topic, of which it may delete what it has handled."""
 
-    def delete_barriers(self, cut: Cut) -> int:
+    def delete_barriers(self, cut: BarrierCut) -> int:
         return self._topic.delete(cut)
 
     def delete_all(self) -> None:
@@ -110,7 +110,7 @@ class ArrivedTopic(BarrierTopic):
         if self._arrivals.deletes_upstream:
             self._arrivals.deleted = list(self._arrivals.counts)
 
-    def delete(self, cut: Cut) -> int:
+    def delete(self, cut: BarrierCut) -> int:
         before = sum(self._arrivals.deleted)
         for number, barriers in enumerate(self._barriers if self._arrivals.deletes_upstream else ()):
             self._wait(lambda: True)

@@ -13,8 +13,9 @@ from state.replica import Replica, ReplicaFiles
 from state.values.plan import ReplicaVersion
 from streaming.lane.before.normal import Written
 from streaming.protocol.batches import Batches
-from streaming.sink.columns import Output, OutputPartition, Records
-from streaming.sink.kafka_writer import KafkaWriter, LastBarrier, _Filled
+from streaming.sink.columns import EncodedRecords, Output, SinkPartition
+from streaming.sink.kafka_client import LastBarrier
+from streaming.sink.kafka_writer import KafkaWriter, _Filled
 from streaming.sink.protocol import Mark
 from streaming.verify.history import Entry
 from tests.simulation.broker import Broker, Producer
@@ -89,9 +90,9 @@ class SeesNoSuccessor(MemoryStorage):
 class _NeverSent(KafkaWriter):
     def already_sent(
         self,
-        before: Mapping[OutputPartition, int | None],
+        before: Mapping[SinkPartition, int | None],
         epoch: int,
-        known_ends: Mapping[OutputPartition, Mark],
+        known_ends: Mapping[SinkPartition, Mark],
     ) -> bool:
         self._filled = {
             place: _Filled(logs, 0, [0] * len(logs)) for place, logs in self._logs(before).items()
@@ -106,9 +107,9 @@ class LooksAtNoTail(_OtherWriter):
 class _KnownEnds(KafkaWriter):
     def already_sent(
         self,
-        before: Mapping[OutputPartition, int | None],
+        before: Mapping[SinkPartition, int | None],
         epoch: int,
-        known_ends: Mapping[OutputPartition, Mark],
+        known_ends: Mapping[SinkPartition, Mark],
     ) -> bool:
         logs = self._logs(before)
         known = {place: (*logs[place], known_ends[place][-1]) for place in logs if place in known_ends}
@@ -122,7 +123,7 @@ class BelievesKnownEnds(_OtherWriter):
 
 
 class _Uncommitted(Producer):
-    def last_barrier(self, place: OutputPartition) -> LastBarrier | None:
+    def last_barrier(self, place: SinkPartition) -> LastBarrier | None:
         super().last_barrier(place)
         log = self._broker.topics.logs[place.barriers or place.topic, place.partition]
         last = next((record for record in reversed(log) if record.barrier is not None), None)
@@ -152,7 +153,7 @@ class TakesUnknownForDone(_OtherProducer):
 class _Halves(Producer):
     _has_rows = False
 
-    def send(self, topic: str, records: Records, headers: Mapping[str, bytes]) -> None:
+    def send(self, topic: str, records: EncodedRecords, headers: Mapping[str, bytes]) -> None:
         super().send(topic, records, headers)
         self._has_rows = True
 
@@ -173,7 +174,7 @@ class CommitsHalves(_OtherProducer):
 class _Apart(Producer):
     _has_rows = False
 
-    def send(self, topic: str, records: Records, headers: Mapping[str, bytes]) -> None:
+    def send(self, topic: str, records: EncodedRecords, headers: Mapping[str, bytes]) -> None:
         super().send(topic, records, headers)
         self._has_rows = True
 
@@ -192,7 +193,7 @@ class CommitsBarriersApart(_OtherProducer):
 
 
 class _EndsBefore(KafkaWriter):
-    def _send(self, output: Output, records: Records, barrier: Barrier) -> None:
+    def _send(self, output: Output, records: EncodedRecords, barrier: Barrier) -> None:
         ends = {place: filled.end for place, filled in self._filled.items()}
         super()._send(output, records, barrier)
         for place, filled in self._filled.items():

@@ -26,8 +26,9 @@ from schemas.json.barriers import encode_beside
 from schemas.records import EPOCH_HEADER, Barrier
 from streaming.kafka.topics import PartitionId
 from streaming.sink import dead_letters
-from streaming.sink.columns import OutputPartition, Records
-from streaming.sink.kafka_writer import KafkaWriter, LastBarrier
+from streaming.sink.columns import EncodedRecords, SinkPartition
+from streaming.sink.kafka_client import LastBarrier, OutputClient
+from streaming.sink.kafka_writer import KafkaWriter
 from streaming.sink.protocol import foreign_records, output_missing
 from streaming.verify.dead_letters import Letter
 from streaming.verify.findings import Place
@@ -144,7 +145,7 @@ class Topics:
             if offset >= begin
         ]
 
-    def last_barrier(self, place: OutputPartition) -> LastBarrier | None:
+    def last_barrier(self, place: SinkPartition) -> LastBarrier | None:
         """What a partition ends with, None for an empty one. Raises: TopicError(FOREIGN_RECORDS)."""
         data = self.committed((place.topic, place.partition))
         entries = self.committed((place.barriers, place.partition)) if place.barriers else data
@@ -236,8 +237,8 @@ class Broker:
         ]
 
 
-class Producer:
-    """A transactional producer with its epoch: an `OutputClient`."""
+class Producer(OutputClient):
+    """A transactional producer with its epoch."""
 
     def __init__(self, broker: Broker, scheduler: Scheduler, name: str, epoch: int) -> None:
         self._broker, self._scheduler, self._name, self.epoch = broker, scheduler, name, epoch
@@ -249,10 +250,10 @@ class Producer:
             raise output_missing(topic, "no such topic")
         return {place: len(logs[place]) for place in places}
 
-    def last_barriers(self, places: Collection[OutputPartition]) -> dict[OutputPartition, LastBarrier | None]:
+    def last_barriers(self, places: Collection[SinkPartition]) -> dict[SinkPartition, LastBarrier | None]:
         return {place: self.last_barrier(place) for place in places}
 
-    def last_barrier(self, place: OutputPartition) -> LastBarrier | None:
+    def last_barrier(self, place: SinkPartition) -> LastBarrier | None:
         def decided() -> bool:
             return not any(map(self._broker.topics.is_undecided, place.logs))
 
@@ -262,7 +263,7 @@ class Producer:
     def first_offset(self, topic: str, partition: int) -> int:
         return self._broker.topics.begins.get((topic, partition), 0)
 
-    def send(self, topic: str, records: Records, headers: Mapping[str, bytes]) -> None:
+    def send(self, topic: str, records: EncodedRecords, headers: Mapping[str, bytes]) -> None:
         epoch = headers.get(EPOCH_HEADER)
         limit = self._broker.takes()
         if limit is not None and records.longer_than(limit):
@@ -282,7 +283,7 @@ class Producer:
         key, value = str(partition).encode(), encode_beside(barrier, end)
         self._produce((topic, partition), Record(0, key, value, barrier_header(barrier)))
 
-    def send_letter(self, topic: str, letter: dead_letters.Letter) -> None:
+    def send_letter(self, topic: str, letter: dead_letters.DeadLetter) -> None:
         self._produce((topic, 0), Record(0, letter.key, letter.value, letter=letter.place, code=letter.code))
 
     def _produce(self, place: PartitionId, record: Record) -> None:

@@ -22,7 +22,7 @@ from state.columns import OFFSET, OP, PARTITION, TRANSACTION, VNODE
 from state.values.plan import AlignedBarrier, Parked
 from streaming.core.offset_ranges import history_ranges, readers
 from streaming.lane.task import LaneTask
-from streaming.sink.dead_letters import Letter
+from streaming.sink.dead_letters import DeadLetter
 from streaming.source import decoded as columns
 from streaming.source.barriers.found import FoundBarrier, Look
 from streaming.source.barriers.in_data import EmbeddedBarriers
@@ -169,11 +169,13 @@ class Changelog:
                         rows[key] = change.after
         return rows
 
-    def letters(self, parked: Sequence[Parked]) -> list[Letter]:
+    def letters(self, parked: Sequence[Parked]) -> list[DeadLetter]:
         """The records as they lie in the topic."""
         by_place = {(n, entry.offset): entry for n, entries in enumerate(self.records) for entry in entries}
         found = ((by_place[item.partition, item.offset], item) for item in parked)
-        return [Letter(e.key, e.value, item.code, f"up-{item.partition}@{item.offset}") for e, item in found]
+        return [
+            DeadLetter(e.key, e.value, item.code, f"up-{item.partition}@{item.offset}") for e, item in found
+        ]
 
     def source(self, arrivals: Arrivals, wait: Wait) -> BarrierSource:
         """The barriers as they arrive, for one run of the service; `wait` lets others run until a condition holds."""

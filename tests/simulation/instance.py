@@ -213,7 +213,7 @@ class Instance:
             journal=journal,
             first_offsets=self.arrivals.changelog.begins,
             read_letters=self.arrivals.changelog.letters,
-            early_letters=SimulatedLetters(self.broker, self.arrivals.changelog.letters),
+            early_letters=SimulatedLetters(self.broker, self.arrivals.changelog.letters).write,
             bad_records=BadRecords("up", self.arrivals.changelog.faulty, parks=True),
             forward=self._forward(),
             limits=self.limits,

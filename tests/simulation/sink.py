@@ -12,10 +12,10 @@ from schemas.job import JobDefinition
 from schemas.json.barriers import decode_beside
 from schemas.records import Barrier
 from state.values.plan import Parked
-from streaming.kafka.barriers import Cut
+from streaming.kafka.barriers import BarrierCut
 from streaming.kafka.topics import PartitionId
-from streaming.sink.columns import OutputPartition
-from streaming.sink.dead_letters import PARTITIONS, EarlyLetters, ReadLetters, missing_letters
+from streaming.sink.columns import SinkPartition
+from streaming.sink.dead_letters import PARTITIONS, ReadLetters, missing_letters
 from streaming.sink.protocol import Ending, OpenWriter, Sink, Writer
 from streaming.verify.history import Entry
 from tests.simulation.broker import Broker
@@ -56,7 +56,7 @@ class SimulatedSink(Sink):
     def open_letters(self, job: JobDefinition) -> None:
         self._broker.create_topic(job.dead_letters, PARTITIONS)
 
-    def delete_barriers(self, job: JobDefinition, cut: Cut) -> int:
+    def delete_barriers(self, job: JobDefinition, cut: BarrierCut) -> int:
         assert job.barrier_topic is not None
         topics, deleted = self._broker.topics, 0
         for place in topics.partitions(job.barrier_topic):
@@ -74,7 +74,7 @@ class SimulatedSink(Sink):
             return None
         found = [barriers[-1] if barriers else None for barriers in self._barriers(job)]
         for topic, partition in topics.partitions(job.output):
-            topics.last_barrier(OutputPartition(topic, partition, job.barrier_topic))
+            topics.last_barrier(SinkPartition(topic, partition, job.barrier_topic))
         return found
 
     def begins(self, job: JobDefinition) -> list[Barrier | None]:
@@ -103,7 +103,7 @@ class SimulatedSink(Sink):
 
 
 @dataclass(frozen=True)
-class SimulatedLetters(EarlyLetters):
+class SimulatedLetters:
     """Of a table without a job."""
 
     broker: Broker

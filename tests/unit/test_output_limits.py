@@ -15,7 +15,7 @@ from schemas.job import JobDefinition
 from schemas.records import Barrier, BarrierKind, Change, Op, Row
 from schemas.settings.limits import KAFKA_MESSAGE_BYTES, Limits
 from schemas.table import TableSchema, declare
-from streaming.sink.columns import Output, Rows
+from streaming.sink.columns import Output, SnapshotRows
 
 FORMS: dict[str, dict[str, str]] = {
     "change": {},
@@ -41,7 +41,7 @@ def encoded(output: Output, table: TableSchema, row: Row) -> int:
         for column, value in zip(table.columns, row, strict=True)
     }
     barrier = Barrier(1 << 16, 0, BarrierKind.INITIAL, 1, 0)
-    rows = Rows(output=output, parts=np.zeros(1, np.int32), barrier=barrier, arrays=arrays)
+    rows = SnapshotRows(output=output, parts=np.zeros(1, np.int32), barrier=barrier, arrays=arrays)
     origins = output.origins(np.zeros(1, np.int32), np.zeros(1, np.int64), [barrier])
     update = pa.array([int(Op.UPDATE)], pa.int8())
     values = output.values.changes(update, rows.columns, rows.columns, origins)

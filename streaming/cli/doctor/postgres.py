@@ -10,7 +10,7 @@ from schemas.kinds.postgres import PostgresStart
 from schemas.settings.config import ServiceConfig
 from state.storage import Storage
 from streaming.cli.doctor.findings import Finding, Verdict
-from streaming.postgres.catalog import FoundTable, Server, Slot, server_of, slot_of, table_of
+from streaming.postgres.catalog import FoundTable, ReplicationSlot, Server, server_of, slot_of, table_of
 from streaming.postgres.checks import (
     Declared,
     check_columns,
@@ -77,7 +77,7 @@ def _findings(session: Session, declared: Declared, *, has_begun: bool) -> Itera
     yield from _table(declared, table_of(session, declared.name), server, slot)
 
 
-def _slot(declared: Declared, slot: Slot | None, server: Server, has_begun: bool) -> Finding:
+def _slot(declared: Declared, slot: ReplicationSlot | None, server: Server, has_begun: bool) -> Finding:
     subject = f"slot {declared.slot}"
     try:
         slot = check_slot(slot, server, must_stream=False)
@@ -99,14 +99,14 @@ def _slot(declared: Declared, slot: Slot | None, server: Server, has_begun: bool
     return Finding.ok(subject, found)
 
 
-def _kept(slot: Slot) -> str:
+def _kept(slot: ReplicationSlot) -> str:
     if slot.retained_bytes is None:
         return "none of the log is kept for it"
     return f"{slot.retained_bytes / 1024**2:,.1f} MiB of the log are kept for it"
 
 
 def _table(
-    declared: Declared, found: FoundTable | None, server: Server, slot: Slot | None
+    declared: Declared, found: FoundTable | None, server: Server, slot: ReplicationSlot | None
 ) -> Iterator[Finding]:
     subject = f"table {declared.name}"
     try:

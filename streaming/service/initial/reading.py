@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import structlog
 
@@ -20,19 +19,16 @@ from state.small_files import ReadPace, keep_pace, kept_pace
 from state.storage import Storage
 from state.values.chunks import Streamed
 from state.values.reading import TableRead
-from streaming.postgres.copying import CopyOrder, Reader, TableCopying
+from streaming.postgres.copying import CopyOrder, TableCopying
 from streaming.postgres.pace import Pace
+from streaming.postgres.reader import ChunkReader
 from streaming.protocol.table_read import Finished, ReadsTable
-from streaming.service.initial.slot_watch import SlotReader, SlotWatch
+from streaming.service.initial.slot_watch import SlotWatch
 from streaming.service.initial.staging import Staging
 
 _END_WITHIN_S = 3.0
 
 log = structlog.get_logger(__name__)
-
-
-class TableReader(Reader, SlotReader, Protocol):
-    """One session: a `ChunkReader`."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +45,7 @@ class ReadingOrder:
     chunk_rows: int
     readers: int
     pace: ReadPace
-    reader: Callable[[], TableReader]
+    reader: Callable[[], ChunkReader]
     ends: Callable[[], Sequence[int]]
 
 

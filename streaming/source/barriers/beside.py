@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 from schemas.epoch import NO_EPOCH
 from state.values.plan import AlignedBarrier
 from streaming.core.alignment import Aligner
-from streaming.kafka.barriers import Cut, FoundBeside
+from streaming.kafka.barriers import BarrierCut, FoundBeside
 from streaming.kafka.consumer import stable_pauses_s
 from streaming.source.barriers.injected import Injecting, WithInjector
 from streaming.source.barriers.source import BarrierSource, Newest
@@ -59,7 +59,7 @@ class BarrierTopic(Protocol):
     def stable(self) -> Sequence[int]:
         """The last stable offset of each partition of the data: committed readers get that far now."""
 
-    def delete(self, cut: Cut) -> int:
+    def delete(self, cut: BarrierCut) -> int:
         """As `BarrierSource.delete_barriers`, for the service that writes the topic."""
         return 0
 
@@ -169,6 +169,6 @@ class InjectedBeside(WithInjector, EmbeddedBeside):
         super().__init__(topic, partitions, begins=begins)
         self._injector = injector
 
-    def delete_barriers(self, cut: Cut) -> int:
+    def delete_barriers(self, cut: BarrierCut) -> int:
         """As `BarrierSource.delete_barriers`."""
         return self._topic.delete(cut)

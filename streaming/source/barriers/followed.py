@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from schemas.errors import Code, TopicError
 from schemas.records import BARRIER_HEADER
 from schemas.topics import UpstreamTopics
-from streaming.kafka.barriers import Cut, FoundBeside, beside_barrier_in, delete_barriers
+from streaming.kafka.barriers import BarrierCut, FoundBeside, beside_barrier_in, delete_barriers
 from streaming.kafka.clients import KafkaSettings, translate, translated
 from streaming.kafka.consumer import RangeReader, header_of, located, place
 from streaming.kafka.topics import stable_offsets_of
@@ -142,7 +142,7 @@ class FollowedTopic:
         """As `BarrierTopic.stable`; one round trip."""
         return self._stable_offsets()
 
-    def delete(self, cut: Cut) -> int:
+    def delete(self, cut: BarrierCut) -> int:
         """As `BarrierTopic.delete`."""
         return delete_barriers(self._kafka, self.name, cut)
 

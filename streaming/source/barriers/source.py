@@ -20,7 +20,7 @@ from schemas.errors import BackfillError
 from schemas.records import Barrier, RecordId
 from schemas.topics import UpstreamTopics
 from state.values.plan import AlignedBarrier
-from streaming.kafka.barriers import Cut
+from streaming.kafka.barriers import BarrierCut
 from streaming.kafka.clients import KafkaSettings
 from streaming.source.barriers.found import FoundBarrier, Look
 from streaming.source.gaps import Gaps
@@ -123,7 +123,7 @@ class BarrierSource(Protocol):
         """
         return
 
-    def delete_barriers(self, cut: Cut) -> int:
+    def delete_barriers(self, cut: BarrierCut) -> int:
         """Delete barriers of a topic of this service's own, as far as the cut allows; returns how much is gone.
 
         Called by any thread, behind a finished batch. Raises: EnvironmentProblem, TopicError when it is refused.

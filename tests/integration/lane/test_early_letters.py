@@ -12,7 +12,7 @@ from schemas.kinds.full_barriers import PERIOD_MS
 from schemas.settings.limits import Limits
 from schemas.topics import UpstreamTopics
 from state.values.plan import Parked
-from streaming.kafka.barriers import Cut, delete_barriers
+from streaming.kafka.barriers import BarrierCut, delete_barriers
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import header_of
 from streaming.kafka.topics import watermarks
@@ -59,9 +59,11 @@ def test_barriers_are_deleted_up_to_the_newest_full_one_that_is_old_enough(
     def begins() -> list[int]:
         return [each.earliest for each in watermarks(kafka, topics.with_barriers)]
 
-    assert delete_barriers(kafka, topics.with_barriers, Cut(barriers[1].curr, now_ms[0])) == 0
-    assert delete_barriers(kafka, topics.with_barriers, Cut(barriers[7].curr, barriers[5].injected_at_ms))
+    assert delete_barriers(kafka, topics.with_barriers, BarrierCut(barriers[1].curr, now_ms[0])) == 0
+    assert delete_barriers(
+        kafka, topics.with_barriers, BarrierCut(barriers[7].curr, barriers[5].injected_at_ms)
+    )
     assert begins() == [8, 8], "the fifth barrier, each with a marker behind it"
-    assert delete_barriers(kafka, topics.with_barriers, Cut(barriers[3].curr, now_ms[0])) == 0
-    assert delete_barriers(kafka, topics.with_barriers, Cut(barriers[7].curr, now_ms[0])) == 8
+    assert delete_barriers(kafka, topics.with_barriers, BarrierCut(barriers[3].curr, now_ms[0])) == 0
+    assert delete_barriers(kafka, topics.with_barriers, BarrierCut(barriers[7].curr, now_ms[0])) == 8
     assert begins() == [12, 12]

@@ -15,8 +15,8 @@ from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader
 from streaming.kafka.transactions import TransactionalProducer
 from streaming.sink import kafka_client as output
-from streaming.sink.columns import OutputPartition
-from streaming.sink.kafka_writer import LastBarrier
+from streaming.sink.columns import SinkPartition
+from streaming.sink.kafka_client import LastBarrier
 
 pytestmark = pytest.mark.kafka
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.kafka
 def last_barrier(kafka: KafkaSettings, topic: str, partition: int) -> int | None:
     """As a lane asks for it."""
     with RangeReader(kafka) as reader:
-        (found,) = output.last_barriers(reader, [OutputPartition(topic, partition)]).values()
+        (found,) = output.last_barriers(reader, [SinkPartition(topic, partition)]).values()
         return None if found is None else found.epoch
 
 
@@ -85,7 +85,7 @@ def test_the_partitions_of_a_topic_are_asked_for_at_once(
             send_barrier(transactions, name, number, checkpoint(number + 1))
     looks = mock.Mock(wraps=RangeReader.read)
     monkeypatch.setattr(RangeReader, "read", lambda reader, *ranges: looks(reader, *ranges))
-    places = [OutputPartition(name, number) for number in range(partitions + 1)]
+    places = [SinkPartition(name, number) for number in range(partitions + 1)]
     with RangeReader(kafka) as reader:
         found = output.last_barriers(reader, places)
     assert found == {place: LastBarrier(place.partition + 1) for place in places[:-1]} | {places[-1]: None}

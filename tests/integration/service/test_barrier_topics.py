@@ -8,7 +8,7 @@ from typing import Any
 from confluent_kafka import Message
 
 from schemas.kinds.lanes import parts_of
-from streaming.kafka.barriers import Cut, beside_barrier_in, delete_barriers
+from streaming.kafka.barriers import BarrierCut, beside_barrier_in, delete_barriers
 from streaming.kafka.topics import watermarks
 from streaming.service.service import Service
 from tests.kit.folded import folded
@@ -90,7 +90,7 @@ def test_old_barriers_are_deleted_and_readers_begin_at_a_full_one(set_up: SetUp)
     # So it is where the upstream's own barriers are deleted as well, in one partition more than in the other.
     last = first_barriers(stage, 0)[0].curr
     assert upstream.topics.barriers is not None
-    assert delete_barriers(kafka, upstream.topics.barriers, Cut(last, 1 << 60))
+    assert delete_barriers(kafka, upstream.topics.barriers, BarrierCut(last, 1 << 60))
     torn = beside_of(records(kafka, upstream.topics.barriers)[1])[2]
     remove_beginning(kafka.bootstrap, upstream.topics.barriers, torn, partition=1)
     check(stage)

@@ -19,7 +19,7 @@ from schemas.errors import BackfillError, Code
 from schemas.records import Change, Op
 from schemas.table import declare
 from streaming.broker.embedded import EmbeddedBroker
-from streaming.core.health import LEAST_LATE_S, Condition, Health
+from streaming.core.health import LEAST_LATE_S, Health, HealthCondition
 from streaming.kafka.clients import KafkaSettings
 from tests.integration.service.conftest import ORDERS
 from tests.kit.real import RealUpstream, Run, Stage, await_condition
@@ -39,7 +39,7 @@ def started(stage: Stage, *, late_s: float = LATE_S, **over: Any) -> Run:
     return Run(service)
 
 
-def becomes(run: Run, condition: Condition) -> Health:
+def becomes(run: Run, condition: HealthCondition) -> Health:
     def is_so() -> bool:
         assert run.error is None, run.error
         return run.service.vitals.health().condition is condition
@@ -95,7 +95,7 @@ def test_an_open_transaction_upstream_is_named_and_the_service_goes_on_after_it(
         producer = open_transaction(upstream.name)
         if barriers == "embedded":
             upstream.barrier()
-        stuck = becomes(run, Condition.UPSTREAM_STUCK)
+        stuck = becomes(run, HealthCondition.UPSTREAM_STUCK)
         assert not stuck.ready
         assert stuck.reason is not None
         assert stuck.reason.code is Code.BARRIER_STALLED
@@ -108,7 +108,7 @@ def test_an_open_transaction_upstream_is_named_and_the_service_goes_on_after_it(
         await_condition(
             lambda: run.service.vitals.held_s().keys() == {1}, "only the open transaction is left"
         )
-        named = (Condition.UPSTREAM_STUCK, Code.BARRIER_STALLED)
+        named = (HealthCondition.UPSTREAM_STUCK, Code.BARRIER_STALLED)
         await_condition(lambda: named in conditions(logs), "its line in the log")
         batches = len(run.reports)
         producer.abort_transaction(30)
@@ -116,7 +116,7 @@ def test_an_open_transaction_upstream_is_named_and_the_service_goes_on_after_it(
         assert run.service.vitals.health().ready
         run.stop()
     said = conditions(logs)
-    assert said.count(named) == said.count(("over", Condition.UPSTREAM_STUCK))
+    assert said.count(named) == said.count(("over", HealthCondition.UPSTREAM_STUCK))
     assert stage.verify(complete=barriers == "inject").clean
 
 
@@ -147,7 +147,7 @@ def test_records_that_an_open_transaction_holds_are_logged_where_barriers_beside
         batches = len(run.reports)
         run.until(lambda: len(run.reports) > batches + 3)
         health = run.service.vitals.health()
-        assert (health.condition, health.ready, health.reason) == (Condition.SERVING, True, None)
+        assert (health.condition, health.ready, health.reason) == (HealthCondition.SERVING, True, None)
         assert run.service.vitals.held_s().keys() == {1}
         producer.abort_transaction(30)
         await_condition(lambda: bool(lines("records_held_over")), "the line that it is over")
@@ -167,11 +167,11 @@ def test_barriers_that_stop_and_one_that_is_missing_in_a_partition_are_named_apa
         run = started(stage)
         run.reach(upstream.barrier())
         assert run.service.vitals.health().ready
-        missing = becomes(run, Condition.WAITING)
+        missing = becomes(run, HealthCondition.WAITING)
         assert not missing.ready
         assert missing.reason is not None
         assert (missing.reason.code, missing.reason.where) == (Code.NO_BARRIERS, upstream.name)
-        silent = (Condition.WAITING, Code.NO_BARRIERS)
+        silent = (HealthCondition.WAITING, Code.NO_BARRIERS)
         await_condition(lambda: silent in conditions(logs), "its line in the log")
         late = upstream.next()
         upstream.deliver(late, 0)
@@ -185,16 +185,16 @@ def test_barriers_that_stop_and_one_that_is_missing_in_a_partition_are_named_apa
         assert reason is not None
         assert reason.where is not None
         assert reason.where.startswith(f"{upstream.name}-1@")
-        stalled = (Condition.WAITING, Code.BARRIER_STALLED)
+        stalled = (HealthCondition.WAITING, Code.BARRIER_STALLED)
         await_condition(lambda: stalled in conditions(logs), "its line in the log")
         upstream.deliver(late, 1)
         run.reach(late)
         assert run.service.vitals.health().ready
         run.service.stop()
-        assert run.service.vitals.health().condition is Condition.STOPPING
+        assert run.service.vitals.health().condition is HealthCondition.STOPPING
         run.stop()
     first, second, *others = conditions(logs)
-    assert (first, second) == (silent, ("over", Condition.WAITING))
+    assert (first, second) == (silent, ("over", HealthCondition.WAITING))
     assert stalled in others
     assert stage.verify(complete=False).clean
 
@@ -216,7 +216,7 @@ def test_a_broker_that_dies_is_named_with_its_address_within_half_a_minute(
         run.until(lambda: bool(run.reports))
         broker.kill()
         died_s = time.monotonic()
-        degraded = becomes(run, Condition.DEGRADED)
+        degraded = becomes(run, HealthCondition.DEGRADED)
         assert time.monotonic() - died_s < LEAST_LATE_S
         assert not degraded.ready
         assert degraded.reason is not None

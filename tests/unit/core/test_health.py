@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 
 import pytest
 
 from schemas.errors import Code, EnvironmentProblem, TopicError
-from streaming.core.health import Condition, Facts, Held, Interruption, health, held_now, late_after_s
+from streaming.core.health import (
+    HealthCondition,
+    HealthFacts,
+    Interruption,
+    StuckPartition,
+    health,
+    held_now,
+    late_after_s,
+)
+from streaming.core.offset_ranges import Watermarks
 
-FACTS = Facts("orders", interval_ms=1_000, late_s=30.0, started_s=0.0)
+FACTS = HealthFacts("orders", interval_ms=1_000, late_s=30.0, started_s=0.0)
 SERVING = replace(FACTS, streaming=True, last_batch_s=100.0)
 AWAY = EnvironmentProblem(Code.BROKER_UNREACHABLE, found="no answer", expected="one", next_step="start it")
 FAILED = EnvironmentProblem(Code.SPARK_FAILED, found="a stream that ended", expected="one", next_step="wait")
 
 
-@dataclass(frozen=True)
-class Marks:
-    stable: int
-    high: int
-
-
-def said(facts: Facts, now_s: float) -> tuple[Condition, bool, Code | None]:
+def said(facts: HealthFacts, now_s: float) -> tuple[HealthCondition, bool, Code | None]:
     found = health(facts, now_s)
     return found.condition, found.ready, found.reason.code if found.reason else None
 
@@ -35,15 +38,15 @@ def test_late_is_half_a_minute_or_three_intervals(interval_ms: int, late_s: floa
 
 
 def test_ready_is_a_batch_that_is_young_enough_whatever_else_is_known() -> None:
-    assert said(FACTS, 5) == (Condition.STARTING, False, None)
-    assert said(SERVING, 130) == (Condition.SERVING, True, None)
+    assert said(FACTS, 5) == (HealthCondition.STARTING, False, None)
+    assert said(SERVING, 130) == (HealthCondition.SERVING, True, None)
     assert not health(SERVING, 130.1).ready
-    assert said(replace(SERVING, pending=31), 130) == (Condition.CATCHING_UP, True, None)
-    assert said(replace(SERVING, stopping=True), 101) == (Condition.STOPPING, False, None)
+    assert said(replace(SERVING, pending=31), 130) == (HealthCondition.CATCHING_UP, True, None)
+    assert said(replace(SERVING, stopping=True), 101) == (HealthCondition.STOPPING, False, None)
 
 
 def test_nothing_that_is_late_is_ready_and_whatever_is_not_fine_has_a_reason() -> None:
-    held = (Held(0, 5, 9, 100.0),)
+    held = (StuckPartition(0, 5, 9, 100.0),)
     interruptions = (None, Interruption(FAILED, 110.0))
     for streaming, last_s, pending, held_, missing, trouble, away, progress_s in product(
         (False, True),
@@ -55,7 +58,7 @@ def test_nothing_that_is_late_is_ready_and_whatever_is_not_fine_has_a_reason() -
         interruptions,
         (None, 120.0),
     ):
-        facts = Facts(
+        facts = HealthFacts(
             "up",
             1_000,
             30.0,
@@ -72,22 +75,22 @@ def test_nothing_that_is_late_is_ready_and_whatever_is_not_fine_has_a_reason() -
         for now_s in (101.0, 121.0, 131.0, 200.0):
             found = health(facts, now_s)
             assert not (found.ready and now_s - facts.since_s > 30)
-            assert found.ready or found.condition is not Condition.SERVING
+            assert found.ready or found.condition is not HealthCondition.SERVING
             named = found.condition in {
-                Condition.DEGRADED,
-                Condition.UPSTREAM_STUCK,
-                Condition.WAITING,
-                Condition.STUCK,
+                HealthCondition.DEGRADED,
+                HealthCondition.UPSTREAM_STUCK,
+                HealthCondition.WAITING,
+                HealthCondition.STUCK,
             }
             assert named == (found.reason is not None)
 
 
 def test_an_open_transaction_is_named_with_its_place_and_how_long_it_lasts() -> None:
-    held = held_now((), [Marks(7, 7), Marks(12, 20)], 100.0)
-    held = held_now(held, [Marks(9, 9), Marks(12, 31)], 140.0)
-    assert held == (Held(1, 12, 31, 100.0),)
+    held = held_now((), [Watermarks(0, 7, 7), Watermarks(0, 12, 20)], 100.0)
+    held = held_now(held, [Watermarks(0, 9, 9), Watermarks(0, 12, 31)], 140.0)
+    assert held == (StuckPartition(1, 12, 31, 100.0),)
     found = health(replace(SERVING, held=held), 142.0)
-    assert (found.condition, found.ready) == (Condition.UPSTREAM_STUCK, False)
+    assert (found.condition, found.ready) == (HealthCondition.UPSTREAM_STUCK, False)
     assert found.reason is not None
     assert (found.reason.code, found.reason.where) == (Code.BARRIER_STALLED, "orders-1@12")
     assert "for 42 s" in found.reason.found
@@ -95,57 +98,57 @@ def test_an_open_transaction_is_named_with_its_place_and_how_long_it_lasts() -> 
 
 
 def test_a_transaction_after_the_other_is_none_that_is_stuck() -> None:
-    held = held_now((), [Marks(12, 20)], 100.0)
-    held = held_now(held, [Marks(20, 31)], 140.0)
-    assert held == (Held(0, 20, 31, 140.0),)
-    assert health(replace(SERVING, held=held), 142.0).condition is Condition.WAITING
-    assert held_now(held, [Marks(31, 31)], 150.0) == ()
+    held = held_now((), [Watermarks(0, 12, 20)], 100.0)
+    held = held_now(held, [Watermarks(0, 20, 31)], 140.0)
+    assert held == (StuckPartition(0, 20, 31, 140.0),)
+    assert health(replace(SERVING, held=held), 142.0).condition is HealthCondition.WAITING
+    assert held_now(held, [Watermarks(0, 31, 31)], 150.0) == ()
 
 
 def test_an_open_transaction_is_named_while_the_service_starts() -> None:
-    facts = replace(FACTS, held=(Held(0, 1, 2, 3.0),))
-    assert said(facts, 29) == (Condition.STARTING, False, None)
-    assert said(facts, 31) == (Condition.UPSTREAM_STUCK, False, Code.BARRIER_STALLED)
+    facts = replace(FACTS, held=(StuckPartition(0, 1, 2, 3.0),))
+    assert said(facts, 29) == (HealthCondition.STARTING, False, None)
+    assert said(facts, 31) == (HealthCondition.UPSTREAM_STUCK, False, Code.BARRIER_STALLED)
 
 
 def test_barriers_that_do_not_come_are_named_apart_from_one_that_is_missing_in_a_partition() -> None:
-    assert said(SERVING, 131) == (Condition.WAITING, False, Code.NO_BARRIERS)
+    assert said(SERVING, 131) == (HealthCondition.WAITING, False, Code.NO_BARRIERS)
     missing = health(replace(SERVING, missing=((1, 70), (3, 5))), 131)
     assert missing.reason is not None
-    assert (missing.condition, missing.reason.code) == (Condition.WAITING, Code.BARRIER_STALLED)
+    assert (missing.condition, missing.reason.code) == (HealthCondition.WAITING, Code.BARRIER_STALLED)
     assert missing.reason.where == "orders-1@70, orders-3@5"
 
 
 def test_the_injectors_own_hindrance_is_why_no_barriers_come() -> None:
     hindered = replace(SERVING, injects=True, hindered=AWAY)
-    assert said(hindered, 130) == (Condition.SERVING, True, None)
-    assert said(hindered, 131) == (Condition.DEGRADED, False, Code.BROKER_UNREACHABLE)
+    assert said(hindered, 130) == (HealthCondition.SERVING, True, None)
+    assert said(hindered, 131) == (HealthCondition.DEGRADED, False, Code.BROKER_UNREACHABLE)
     held = TopicError(Code.BARRIER_STALLED, found="a transaction", expected="its end", next_step="end it")
     assert health(replace(hindered, hindered=held), 131).reason is held
-    assert said(replace(hindered, hindered=held), 131)[0] is Condition.WAITING
+    assert said(replace(hindered, hindered=held), 131)[0] is HealthCondition.WAITING
 
 
 def test_a_batch_that_shows_progress_is_work_and_one_that_shows_none_is_stuck() -> None:
     busy = replace(SERVING, pending=1, progress_s=190.0)
-    assert said(busy, 200) == (Condition.CATCHING_UP, False, None)
-    assert said(busy, 221) == (Condition.STUCK, False, Code.NO_PROGRESS)
+    assert said(busy, 200) == (HealthCondition.CATCHING_UP, False, None)
+    assert said(busy, 221) == (HealthCondition.STUCK, False, Code.NO_PROGRESS)
     hangs = replace(SERVING, busy_since_s=90.0, progress_s=90.0)  # while it looks for barriers, say
-    assert said(hangs, 131) == (Condition.STUCK, False, Code.NO_PROGRESS)
-    assert said(replace(hangs, progress_s=130.0), 131) == (Condition.CATCHING_UP, False, None)
+    assert said(hangs, 131) == (HealthCondition.STUCK, False, Code.NO_PROGRESS)
+    assert said(replace(hangs, progress_s=130.0), 131) == (HealthCondition.CATCHING_UP, False, None)
     looks = replace(hangs, busy_since_s=125.0, progress_s=130.0)  # as it does again and again
-    assert said(looks, 131) == (Condition.WAITING, False, Code.NO_BARRIERS)
-    assert said(replace(busy, last_batch_s=None), 200) == (Condition.STARTING, False, None)
-    assert said(replace(busy, last_batch_s=None), 221) == (Condition.STUCK, False, Code.NO_PROGRESS)
+    assert said(looks, 131) == (HealthCondition.WAITING, False, Code.NO_BARRIERS)
+    assert said(replace(busy, last_batch_s=None), 200) == (HealthCondition.STARTING, False, None)
+    assert said(replace(busy, last_batch_s=None), 221) == (HealthCondition.STUCK, False, Code.NO_PROGRESS)
 
 
 def test_a_broker_that_is_away_degrades_once_it_lasts_and_no_batch_came_since() -> None:
     away = replace(SERVING, away=Interruption(AWAY, 104.0))
-    assert said(away, 105) == (Condition.SERVING, True, None)
-    assert said(away, 114) == (Condition.DEGRADED, False, Code.BROKER_UNREACHABLE)
-    assert said(replace(away, last_batch_s=108.0), 120) == (Condition.SERVING, True, None)
+    assert said(away, 105) == (HealthCondition.SERVING, True, None)
+    assert said(away, 114) == (HealthCondition.DEGRADED, False, Code.BROKER_UNREACHABLE)
+    assert said(replace(away, last_batch_s=108.0), 120) == (HealthCondition.SERVING, True, None)
 
 
 def test_the_broker_is_named_when_spark_is_what_failed() -> None:
     facts = replace(SERVING, away=Interruption(AWAY, 104.0), trouble=Interruption(FAILED, 106.0))
-    assert said(facts, 107) == (Condition.DEGRADED, False, Code.BROKER_UNREACHABLE)
-    assert said(replace(facts, away=None), 107) == (Condition.DEGRADED, False, Code.SPARK_FAILED)
+    assert said(facts, 107) == (HealthCondition.DEGRADED, False, Code.BROKER_UNREACHABLE)
+    assert said(replace(facts, away=None), 107) == (HealthCondition.DEGRADED, False, Code.SPARK_FAILED)

@@ -10,16 +10,17 @@ import pytest
 
 from schemas.errors import BackfillError, Code
 from streaming.kafka.topics import PartitionId
-from streaming.sink.columns import OutputPartition
-from streaming.sink.kafka_writer import KafkaWriter, LastBarrier
+from streaming.sink.columns import SinkPartition
+from streaming.sink.kafka_client import LastBarrier, OutputClient
+from streaming.sink.kafka_writer import KafkaWriter
 
-Places = tuple[OutputPartition, OutputPartition]
-INLINE = OutputPartition("out", 0), OutputPartition("out", 1)
-BESIDE = OutputPartition("out", 0, "out.barriers"), OutputPartition("out", 1, "out.barriers")
+Places = tuple[SinkPartition, SinkPartition]
+INLINE = SinkPartition("out", 0), SinkPartition("out", 1)
+BESIDE = SinkPartition("out", 0, "out.barriers"), SinkPartition("out", 1, "out.barriers")
 
 
 @dataclass
-class Tails:
+class Tails(OutputClient):
     """Partitions that end at offset 10; None is an empty one, -1 one with an end and no committed record."""
 
     tails: dict[PartitionId, int | None]
@@ -29,7 +30,7 @@ class Tails:
     def ends(self, places: Collection[PartitionId]) -> dict[PartitionId, int]:
         return {place: 0 if self.tails["out", place[1]] is None else 10 for place in places}
 
-    def last_barriers(self, places: Collection[OutputPartition]) -> dict[OutputPartition, LastBarrier | None]:
+    def last_barriers(self, places: Collection[SinkPartition]) -> dict[SinkPartition, LastBarrier | None]:
         tails = {place: self.tails[place.topic, place.partition] for place in places}
         return {
             place: None if tail in (None, -1) else LastBarrier(tail, self.end)

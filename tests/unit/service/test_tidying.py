@@ -18,7 +18,7 @@ from state.maintenance.cleaning import clean_state
 from state.progress_table import PATH as PROGRESS_PATH
 from state.progress_table import ProgressTable
 from state.replica import BASE_PATH, LOG_PATH, Replica
-from state.retention import Retention
+from state.retention import StateRetention
 from state.storage import DataFile, Storage, now_ms
 from state.values.chunks import Chunk, KeyRange, TransactionSnapshot
 from state.values.plan import BatchPlan
@@ -129,7 +129,7 @@ def test_rows_of_chunks_go_once_no_plan_names_them(state: Storage) -> None:
 
 
 def test_events_that_the_open_plan_looks_at_stay_readable(tmp_path: Path) -> None:
-    storage = Storage(str(tmp_path), retention=Retention(files_s=0))
+    storage = Storage(str(tmp_path), retention=StateRetention(files_s=0))
     journal, waiting = Journal(storage, TABLE), WaitingEvents(storage, TABLE)
     journal.take_over("me", 1, "{}")
     ProgressTable(storage, TABLE)

@@ -10,8 +10,8 @@ import pytest
 
 from schemas.errors import Code, EnvironmentProblem, TopicError
 from schemas.formats.names.lost import FieldsSeen
-from streaming.core.health import Condition
-from streaming.kafka.topics import Watermarks
+from streaming.core.health import HealthCondition
+from streaming.core.offset_ranges import Watermarks
 from streaming.service.health import Watch
 from streaming.service.vitals import Vitals
 from streaming.source.retention import Margin
@@ -47,7 +47,7 @@ def watching(guard: Guard) -> Iterator[tuple[Watch, Vitals]]:
         yield watch, vitals
 
 
-def becomes(vitals: Vitals, condition: Condition) -> None:
+def becomes(vitals: Vitals, condition: HealthCondition) -> None:
     await_condition(lambda: vitals.health().condition is condition, condition)
 
 
@@ -83,17 +83,17 @@ def test_the_newest_rows_are_looked_at_as_often() -> None:
 
 @pytest.mark.parametrize(
     ("answer", "condition"),
-    [(AWAY, Condition.DEGRADED), ((Watermarks(0, 3, 5),), Condition.UPSTREAM_STUCK)],
+    [(AWAY, HealthCondition.DEGRADED), ((Watermarks(0, 3, 5),), HealthCondition.UPSTREAM_STUCK)],
 )
 def test_what_is_seen_makes_the_condition_and_its_end_ends_it(
-    answer: Exception | tuple[Watermarks, ...], condition: Condition
+    answer: Exception | tuple[Watermarks, ...], condition: HealthCondition
 ) -> None:
     guard = Guard(answer)
     with watching(guard) as (watch, vitals):
         becomes(vitals, condition)
         watch.check()
         guard.answer = (Watermarks(0, 5, 5),)
-        becomes(vitals, Condition.WAITING)
+        becomes(vitals, HealthCondition.WAITING)
 
 
 @pytest.mark.parametrize("raised", [GONE, RuntimeError("nobody foresaw it")])

@@ -16,13 +16,13 @@ from deltalake import DeltaTable
 from state import ledger as ledger_module
 from state.ledger import Ledger, files_of
 from state.maintenance.cleaning import Cleaned, clean
-from state.retention import Retention
+from state.retention import StateRetention
 from state.storage import DataFile, Storage, now_ms
 
 SCHEMA = pa.schema([("n", pa.int64())])
 LONG_S = 10_000
 """Longer than any retention."""
-OFTEN = Retention(checkpoint_commits=10)
+OFTEN = StateRetention(checkpoint_commits=10)
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_dead_files_go_on_either_side_of_a_checkpoint(
 
 @pytest.mark.any_storage
 def test_what_no_version_needs_goes_at_once_without_a_retention(storage: Storage) -> None:
-    at_once = replace(storage, retention=Retention(files_s=0, log_s=0, checkpoint_commits=10))
+    at_once = replace(storage, retention=StateRetention(files_s=0, log_s=0, checkpoint_commits=10))
     table = Ledger(at_once, "t", SCHEMA)
     last = replaced(table, 15)
     cleaned = clean(at_once, "t", open_since_ms=now_ms() + LONG_S)

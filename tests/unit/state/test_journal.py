@@ -14,7 +14,7 @@ from schemas.errors import Code, Fenced
 from schemas.records import Barrier, BarrierKind
 from state.journal import Journal, is_superseded
 from state.maintenance.cleaning import clean
-from state.retention import Retention
+from state.retention import StateRetention
 from state.storage import Storage
 from state.values.plan import AlignedBarrier, BatchPlan, ReplicaVersion
 from tests.kit.tables import table
@@ -117,7 +117,7 @@ def paused_for_long(storage: Storage, first: Journal) -> None:
 
 
 def test_an_owner_paused_for_longer_than_the_log_is_kept_sees_that_it_is_superseded(folder: Storage) -> None:
-    often = dataclasses.replace(folder, retention=Retention(checkpoint_commits=5))
+    often = dataclasses.replace(folder, retention=StateRetention(checkpoint_commits=5))
     first = owned(often, "first")
     paused_for_long(often, first)
     assert first.is_superseded
@@ -129,7 +129,7 @@ def test_an_owner_paused_for_longer_than_the_log_is_kept_sees_that_it_is_superse
 def test_an_owner_whose_own_commit_is_the_newest_is_not_superseded_however_old_it_is(
     folder: Storage,
 ) -> None:
-    often = dataclasses.replace(folder, retention=Retention(checkpoint_commits=5))
+    often = dataclasses.replace(folder, retention=StateRetention(checkpoint_commits=5))
     first = owned(often, "first")
     paused_for_long(often, first)
     heir = Journal(often, TABLE)
@@ -143,7 +143,7 @@ def test_a_journal_that_is_gone_has_no_other_owner(folder: Storage) -> None:
 
 
 def test_a_plan_that_was_cleaned_away_is_not_found(folder: Storage) -> None:
-    often = dataclasses.replace(folder, retention=Retention(checkpoint_commits=5))
+    often = dataclasses.replace(folder, retention=StateRetention(checkpoint_commits=5))
     paused_for_long(often, owned(often, "first"))
     journal = Journal(often, TABLE)
     assert journal.plan_with(11 << 16) == plan(11)

@@ -12,7 +12,7 @@ import pytest
 from schemas.errors import StateError
 from state.ledger import Ledger
 from state.maintenance.cleaning import clean
-from state.retention import Retention
+from state.retention import StateRetention
 from state.storage import DataFile, Storage
 from tests.kit.power import Disk
 
@@ -60,7 +60,7 @@ def test_a_commit_that_returned_survives_a_power_failure(
 def test_a_checkpoint_is_on_the_disk_before_the_commits_that_it_stands_for_are_deleted(
     storage: Storage, disk: Disk, tmp_path: Path
 ) -> None:
-    often = Storage(storage.root, Retention(files_s=0, log_s=0, checkpoint_commits=4))
+    often = Storage(storage.root, StateRetention(files_s=0, log_s=0, checkpoint_commits=4))
     table = ledger(often)
     for number in range(9):
         table.commit([rows(often, number)], epoch=number + 1)
@@ -145,7 +145,7 @@ def test_a_torn_commit_below_others_stays_an_error(storage: Storage) -> None:
 def test_a_torn_checkpoint_is_set_aside_with_what_points_to_it(
     storage: Storage, tear: Callable[[Path], None]
 ) -> None:
-    journal(Storage(storage.root, Retention(checkpoint_commits=4)), 4)
+    journal(Storage(storage.root, StateRetention(checkpoint_commits=4)), 4)
     (checkpoint,) = Path(storage.root, "journal/_delta_log").glob("*.checkpoint.parquet")
     tear(checkpoint)
     assert len(storage.set_torn_aside()) == 2
