@@ -340,7 +340,7 @@ class JobSchemas:
     output: tuple[Column, ...]
 
     @classmethod
-    def of(cls, job: JobDefinition, table: TableSchema) -> JobSchemas:
+    def from_job(cls, job: JobDefinition, table: TableSchema) -> JobSchemas:
         """The schemas of a job of this table."""
         from schemas.filter.parse import parse_filter
 

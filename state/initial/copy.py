@@ -168,7 +168,7 @@ class TableCopy:
             for number, source in enumerate(self._parts[done : done + most])
         ]
 
-    def copied(self, parts: Sequence[CopiedPart]) -> None:
+    def commit_copied(self, parts: Sequence[CopiedPart]) -> None:
         """Commit the results of all parts that `to_copy` gave.
 
         Raises: ConfigError(INITIAL_TABLE_UNREADABLE, INITIAL_KEY_NULL, VALUE_OUT_OF_RANGE, BAD_ENCODING). Counts are
@@ -198,14 +198,14 @@ class TableCopy:
         done = self._replica.base.copied
         return self._sort_parts[done : done + most]
 
-    def sorted(self, parts: int, result: CompactionResult) -> None:
+    def commit_sorted(self, parts: int, result: CompactionResult) -> None:
         """Commit the result of `parts` parts that `to_sort` gave. Raises: ConfigError(INITIAL_KEY_DUPLICATE)."""
         if twice := result.rows_read - sum(file.rows for file in result.added):
             raise self._fault(Code.INITIAL_KEY_DUPLICATE, f"{twice} rows with the primary key of another one")
         base = self._replica.base
         base.commit(result.added, epoch=None, copied=base.copied + parts)
 
-    def end(self) -> None:
+    def commit_end(self) -> None:
         """Both passes are over: what only they needed leaves the log."""
         self._replica.log.commit([], staged(self._replica), epoch=None, copied=ALL)
 

@@ -101,7 +101,7 @@ class Start:
         return {KEY: {**self.declared.to_dict(), "from": list(self.offsets), "rows": self.rows}}
 
     @classmethod
-    def of(cls, binding: str) -> Start | None:
+    def from_binding(cls, binding: str) -> Start | None:
         """That of a state with this binding, None for one that starts elsewhere."""
         raw = json.loads(binding).get(KEY)
         if raw is None or _KIND in raw:
@@ -123,7 +123,7 @@ class TopicStart:
         return {KEY: {_KIND: _TOPIC, "from": list(self.offsets)}}
 
     @classmethod
-    def of(cls, binding: str) -> TopicStart | None:
+    def from_binding(cls, binding: str) -> TopicStart | None:
         """That of a state with this binding, None for one that starts elsewhere."""
         raw = json.loads(binding).get(KEY)
         return None if raw is None or raw.get(_KIND) != _TOPIC else cls(tuple(raw["from"]))
@@ -162,7 +162,7 @@ class DatabaseStart:
         }
 
     @classmethod
-    def of(cls, binding: str, table: TableSchema) -> DatabaseStart | None:
+    def from_binding(cls, binding: str, table: TableSchema) -> DatabaseStart | None:
         """That of a state with this binding, None for one that starts elsewhere."""
         raw = json.loads(binding).get(KEY)
         if raw is None or raw.get(_KIND) != _POSTGRES:

@@ -48,7 +48,7 @@ class Cleaned:
         return Cleaned(self.data + other.data, self.log + other.log)
 
 
-def clean(
+def clean_table(
     storage: Storage,
     path: str,
     *,
@@ -191,7 +191,7 @@ def _cleaned(
         named = [] if plan is None or plan.reading is None else sum(plan.reading.files, ())
         return Cleaned(clean_chunks(storage, named, open_since_ms=open_since_ms, is_over=is_over))
     pinned = _pinned(storage, table, path)
-    return clean(storage, path, pinned=pinned, open_since_ms=open_since_ms, is_over=is_over)
+    return clean_table(storage, path, pinned=pinned, open_since_ms=open_since_ms, is_over=is_over)
 
 
 def _pinned(storage: Storage, table: TableSchema, path: str) -> Sequence[int]:

@@ -44,7 +44,7 @@ class BarrierKeeping:
             now = replace(now, failures=max(1, now.failures), error=error)
         return (now,)
 
-    def behind(self, plan: BatchPlan) -> None:
+    def after_batch(self, plan: BatchPlan) -> None:
         """Call it behind each finished batch: once a period barriers are deleted, by a thread of its own."""
         self._turn.take()
         if plan.has_full:

@@ -138,7 +138,7 @@ class StateReader:
         table = self._table.with_partitions(0 if plan is None else len(plan.first_offsets))
         stored = files.rows_by_vnode(table.vnode_count or 1)
         is_done = plan is not None and done.epoch >= plan.epoch
-        start = None if entry is None else Start.of(entry.table)
+        start = None if entry is None else Start.from_binding(entry.table)
         states = self._states(plan, is_done=is_done)
         columns = {state.name: state.definition.scan.position_columns(self._table) for state in states}
         every = done.load_all({state.name: state.start for state in states}, columns)
@@ -152,8 +152,8 @@ class StateReader:
             rows_stored=files.base_rows or files.log_rows,
             plan=plan,
             start=start,
-            earliest=None if entry is None else TopicStart.of(entry.table),
-            database=None if entry is None else DatabaseStart.of(entry.table, self._table),
+            earliest=None if entry is None else TopicStart.from_binding(entry.table),
+            database=None if entry is None else DatabaseStart.from_binding(entry.table, self._table),
             copy=None if start is None else progress_of(replica, start.rows),
         )
 

@@ -69,7 +69,7 @@ class Aligner:
         self._newest: list[Barrier | None] = [None if last is None else last.barrier] * partitions
         self._duplicates: list[RecordId] = []
 
-    def trimmed(self, partitions: Iterable[int]) -> None:
+    def mark_trimmed(self, partitions: Iterable[int]) -> None:
         """Say which partitions no longer have the barrier behind the last one. Call it before the first is fed."""
         self._trimmed = frozenset(partitions)
 
@@ -146,7 +146,7 @@ class Aligner:
         """Of each partition, the newest barrier and how many of its barriers wait for the other partitions."""
         return [(newest, len(queue)) for newest, queue in zip(self._newest, self._waiting, strict=True)]
 
-    def aligned(self) -> list[AlignedBarrier]:
+    def take_aligned(self) -> list[AlignedBarrier]:
         """Take out the barriers that all partitions have delivered, in order; each is given once.
 
         Raises: InputError(BARRIER_DISAGREE) when partitions hold different barriers at the same place of the chain.

@@ -73,7 +73,7 @@ class OverheadMs:
     def __init__(self) -> None:
         self._last_ms: deque[float] = deque(maxlen=5)
 
-    def took(self, ms: float) -> None:
+    def add(self, ms: float) -> None:
         """Learn from a batch."""
         self._last_ms.append(ms)
 
@@ -94,7 +94,7 @@ class StartDelay:
         self._least = deque[tuple[int, int]]()
         """When, and how long one waited; only those that none waited less than since, so the first is the least."""
 
-    def of(self, injected_at_ms: int, now_ms: int) -> float:
+    def delay_ms(self, injected_at_ms: int, now_ms: int) -> float:
         """Milliseconds, for a batch that begins now and ends with a barrier injected then; `now_ms` never falls."""
         waited_ms = now_ms - injected_at_ms
         while self._least and self._least[-1][1] >= waited_ms:
@@ -183,7 +183,7 @@ class SnapshotBudget:
         self._tokens = min(self._tokens + rate_limit * elapsed_ms / 1_000, room)
         return self._tokens
 
-    def spent(self, read: Amount, read_ms: float) -> None:
+    def learn_read(self, read: Amount, read_ms: float) -> None:
         """Learn from what a batch read and how long that took (0 rows change nothing; 0 bytes nothing about bytes).
 
         The bytes are those that the plan expected, as the next ones will be.
@@ -199,7 +199,7 @@ class SnapshotBudget:
             self._bytes_per_ms = _learned(self._bytes_per_ms, read.size / read_ms, at_once)
             self._last_bytes = max(read.size, MIN_BYTES)
 
-    def overran(self, planned: Amount, took_ms: float) -> None:
+    def learn_overrun(self, planned: Amount, took_ms: float) -> None:
         """Learn from a read that was given up after so long: it would have taken longer."""
         if planned.is_nothing or took_ms <= 0:
             return
@@ -273,7 +273,7 @@ class BatchSizer:
         self._planned[job.name] = chosen.amount
         return JobPlan(job, chosen.slices)
 
-    def took(
+    def learn_batch(
         self, *, changes: int, held_bytes: int, rows: Mapping[str, int], read_ms: float, took_ms: float
     ) -> None:
         """Learn from a batch: its changes and their bytes, snapshot rows by job, and the durations."""
@@ -289,7 +289,7 @@ class BatchSizer:
         if count:
             self._change_bytes = max(1.0, held_bytes / count)
 
-    def overran(self, took_ms: float) -> None:
+    def learn_overrun(self, took_ms: float) -> None:
         """The slices of the last plan were given up after so long: the next ones have to be smaller."""
         read = {name: planned for name, planned in self._planned.items() if planned.rows}
         for name, planned in read.items():

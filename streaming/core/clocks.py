@@ -45,7 +45,7 @@ class Stillness:
         """When the job that has been under way for longest was first seen; None without any."""
         return min(self._came_s.values(), default=None)
 
-    def look(self, now_s: float, signs: Mapping[int, Hashable]) -> dict[int, float]:
+    def update(self, now_s: float, signs: Mapping[int, Hashable]) -> dict[int, float]:
         """For how many seconds each job has been still."""
         if self._seen.keys() - signs.keys():
             self.changed_s = now_s

@@ -103,7 +103,7 @@ class RateEstimator:
     _started_ms: int | None = None
     _shown: float = 0.0
 
-    def look(self, now_ms: int, seen: Extent, *, rate_limit: int | None, paused: bool) -> Forecast:
+    def update(self, now_ms: int, seen: Extent, *, rate_limit: int | None, paused: bool) -> Forecast:
         """The forecast after one more look."""
         rate = self._rate(now_ms, seen.rows_read)
         share = max(self._shown, seen.share)
@@ -135,7 +135,7 @@ class RateEstimators:
 
     _rates: dict[tuple[str, int], RateEstimator] = field(default_factory=dict)
 
-    def look(self, now_ms: int, seen: Iterable[tuple[JobState, Extent]]) -> dict[str, Forecast]:
+    def update(self, now_ms: int, seen: Iterable[tuple[JobState, Extent]]) -> dict[str, Forecast]:
         """Forecasts by job after one more look at them."""
         return {
             job.name: self._rates.setdefault((job.name, job.start), RateEstimator()).look(

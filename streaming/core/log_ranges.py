@@ -32,7 +32,7 @@ class LogRanges:
         """True if two databases seem to write."""
         return self.returns >= LEAST_RETURNS
 
-    def take(self, position: Position) -> None:
+    def add(self, position: Position) -> None:
         """The next change."""
         if position in self._known:
             return

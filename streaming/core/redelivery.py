@@ -158,7 +158,7 @@ class Redelivery:
         """Whether a record of the interval was taken that only a row of a snapshot, or the operator, allows."""
         return bool(self._doubtful)
 
-    def take(self, record: Logged) -> bool:
+    def is_new(self, record: Logged) -> bool:
         """Whether a record is new; False: it is redelivered, or the tombstone of such a delete."""
         known = self._partition(record.partition)
         where = record.position

@@ -42,7 +42,7 @@ class KafkaSettings:
     replication_factor: int | None = None
 
     @classmethod
-    def of(cls, config: KafkaConfig) -> Self:
+    def from_config(cls, config: KafkaConfig) -> Self:
         """As a checked configuration says; it has to name a broker."""
         assert config.bootstrap is not None
         security = config.declared_security()

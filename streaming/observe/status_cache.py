@@ -106,7 +106,7 @@ class StatusCache:
             self._report = report
             self._jobs = {view.name: view for view in views}
             self._parked += len(report.plan.parked)
-            self._forecasts = self._rates.look(
+            self._forecasts = self._rates.update(
                 round(now_s * 1_000), [(view.state, view.extent) for view in views]
             )
             latencies = [

@@ -65,7 +65,7 @@ def observed(service: Service, token: str | None) -> Iterator[str | None]:
     from streaming.registry.outputs import OutputSchemas
 
     door = Doorkeeper(token, is_local=http.is_local)
-    setup = SinkSetup.of(config, service.kafka, parks=False)
+    setup = SinkSetup.from_config(config, service.kafka, parks=False)
     schemas = OutputSchemas(config.registry, config.table)
     gateway = Gateway(
         cache=cache,

@@ -98,7 +98,7 @@ class TableCopying(Generic[Kept]):
         self._error: BaseException | None = None
         self._readers: set[ChunkReader] = set()
 
-    def run(self) -> bool:
+    def copy_table(self) -> bool:
         """Copy everything. False: it was stopped before the end.
 
         Raises: what does not pass, of readers and of the store: see `ChunkReader`.

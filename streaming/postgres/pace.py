@@ -28,7 +28,7 @@ class Pace:
         if rate_limit != self._rate_limit:  # what was read under another limit is no debt under this one
             self._rate_limit, self._free_s = rate_limit, 0.0
 
-    def rows(self, now_s: float, most: int) -> int:
+    def take_rows(self, now_s: float, most: int) -> int:
         """How many rows may be read now; 0: none, and `wait_s` says for how long.
 
         The one that asks has them, so that no other reader takes the same, whether all of them are there or not.
@@ -54,12 +54,12 @@ class ChunkSize:
     def __init__(self, most: int) -> None:
         self._most = self.rows = most
 
-    def was(self, rows: int, size: int) -> None:
+    def learn_chunk(self, rows: int, size: int) -> None:
         """Learn from a chunk of so many rows and bytes."""
         fitting = self._most if size == 0 else max(rows * CHUNK_BYTES // size, 1)
         self.rows = min(self.rows * _GROW, fitting, self._most)
 
-    def failed(self) -> None:
+    def learn_failure(self) -> None:
         """A chunk took too long, or was lost: smaller ones get on."""
         self.rows = max(self.rows // _SHRINK, 1)
 
@@ -76,7 +76,7 @@ class Speed:
         """That were read by this process."""
         return self._rows
 
-    def read(self, now_s: float, rows: int, took_s: float) -> None:
+    def add(self, now_s: float, rows: int, took_s: float) -> None:
         """A chunk, and how long it took."""
         if self._began_s is None:
             self._began_s = now_s - took_s

@@ -210,7 +210,7 @@ class Batches:
         if any(sums.history_rows.values()):
             # They are read, decoded and sent with the changes, so what the batch took longer than others is theirs.
             read_ms = max(read_ms, took_ms - self._batch_sizer.rest_ms)
-        self._batch_sizer.took(
+        self._batch_sizer.learn_batch(
             changes=sums.changes, held_bytes=sums.held_bytes, rows=rows, read_ms=read_ms, took_ms=took_ms
         )
 

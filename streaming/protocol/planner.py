@@ -116,7 +116,7 @@ class Planner:
 
     def _has_lost(self, job: JobState, pin: Pin) -> bool:
         """Whether the job has to stand still: what it would read next is gone. It is logged once."""
-        lost = self.scans.of(job.definition).lost(pin, self._state.progress.get(job.name, {}))
+        lost = self.scans.scan_for(job.definition).lost(pin, self._state.progress.get(job.name, {}))
         if lost is not None and job.name not in self._stand_still:
             log.error("job_stands_still", job=job.name, code=Code.DATA_LOST, gone=lost, next_step="drop it")
             self._stand_still.add(job.name)
@@ -145,7 +145,7 @@ class Planner:
 
     def _look_at_new(self, job: JobState, pin: Pin) -> None:
         try:
-            misfit = self.scans.of(job.definition).misfit(job.definition, pin)
+            misfit = self.scans.scan_for(job.definition).misfit(job.definition, pin)
             misfit = lanes_misfit(job.definition, self._setup.lane_count) or misfit
             if misfit is not None:
                 raise ConfigError(Code.JOB_INVALID, where=f"job {job.name}", found=misfit)

@@ -48,7 +48,7 @@ class SchemaBook:
             self._sleep(_PAUSE_S)
         return replace(self.known, refused=frozenset(refused))
 
-    def look_ahead(self, topic: str, framed: Framed) -> None:
+    def learn_newest(self, topic: str, framed: Framed) -> None:
         """Learn the newest schemas of a topic, so that the first records need not wait for theirs.
 
         Only that: subjects may be named otherwise, and a registry that is away has nothing to say yet.

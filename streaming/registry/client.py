@@ -110,7 +110,7 @@ class Registry:
             found.append(_id(self._client.lookup_schema(subject, _avro(text)).schema_id))
         return found[0] if found else None
 
-    def answers(self) -> bool:
+    def is_reachable(self) -> bool:
         """Whether it can be asked, whatever it says. One that was asked before may answer from memory."""
         try:
             self.schema(1)

@@ -48,7 +48,7 @@ class Scans:
         self._sources = Sources(replica, log)
         self._scans: dict[ScanConfig, Scan] = {}
 
-    def of(self, job: JobDefinition) -> Scan:
+    def scan_for(self, job: JobDefinition) -> Scan:
         """The scan that a job names."""
         config = job.scan
         if config not in self._scans:

@@ -40,7 +40,9 @@ class FileOrder:
     last_keys: tuple[pa.Array, ...]
 
     @classmethod
-    def of(cls, files: Sequence[BaseFile], keys_of: Callable[[BaseFile], Sequence[pa.Array]]) -> FileOrder:
+    def from_files(
+        cls, files: Sequence[BaseFile], keys_of: Callable[[BaseFile], Sequence[pa.Array]]
+    ) -> FileOrder:
         """`keys_of` gives the key columns of a file, in key order; it is called once for each."""
         lasts = [[column.take([len(column) - 1]) for column in keys_of(file)] for file in files]
         columns = [pa.concat_arrays(column) for column in zip(*lasts, strict=True)]
@@ -73,7 +75,7 @@ class Overlay:
     newest: pa.Table
     log: FileRows | None = None
 
-    def of(self, vnode: int) -> pa.Table:
+    def newest_of(self, vnode: int) -> pa.Table:
         """The rows of `newest` of one vnode, without a copy."""
         first, end = np.searchsorted(self._vnodes, (vnode, vnode + 1)).tolist()
         return self.newest.slice(first, end - first)

@@ -150,7 +150,7 @@ class Service:
         restart_policy = RestartPolicy(
             partial(broker_answers, self.kafka),
             self._stop,
-            registry_answers=lambda: Registry(self.config.registry).answers(),
+            registry_answers=lambda: Registry(self.config.registry).is_reachable(),
             limit_s=self.trouble_limit_s,
         )
         with SparkWatch(self.spark, self.vitals, self.config.batch_timeout_ms / 1_000).running():
@@ -322,7 +322,7 @@ class Service:
         self, batches: Batches, restart_policy: RestartPolicy, keeping: BarrierKeeping, report: BatchReport
     ) -> None:
         restart_policy.worked()
-        keeping.behind(report.plan)
+        keeping.after_batch(report.plan)
         self.vitals.batch_done()
         for mutation in report.outcome.reports:
             log.info("mutation", epoch=mutation.epoch, what=mutation.text, refused=mutation.refused)

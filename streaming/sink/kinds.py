@@ -34,7 +34,7 @@ class SinkSetup:
     key_columns: tuple[Column, ...]
 
     @classmethod
-    def of(cls, config: ServiceConfig, kafka: KafkaSettings, *, parks: bool) -> SinkSetup:
+    def from_config(cls, config: ServiceConfig, kafka: KafkaSettings, *, parks: bool) -> SinkSetup:
         """Of a service's configuration."""
         return cls(
             kafka=kafka,

@@ -66,7 +66,7 @@ class LaneWriters:
         self._writing |= {sink: NullWriter() for sink, has_batch in found.items() if has_batch}
         return list(found.values())
 
-    def of(self, output: Output) -> Writer:
+    def writer_for(self, output: Output) -> Writer:
         """The writer for an output's columns."""
         return self._writing[output.definition.sink]
 

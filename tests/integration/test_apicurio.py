@@ -149,7 +149,7 @@ def test_one_that_hangs_is_away_until_it_goes_on(registry: Apicurio, monkeypatch
         with pytest.raises(EnvironmentProblem) as caught:
             client(registry).schema(1)
         assert caught.value.code is Code.REGISTRY_UNREACHABLE
-        assert not client(registry).answers()
+        assert not client(registry).is_reachable()
     finally:
         registry.process.send_signal(signal.SIGCONT)
-    assert client(registry).answers()
+    assert client(registry).is_reachable()

@@ -97,7 +97,7 @@ class Copied:
 
 @contextmanager
 def running(copy: TableCopying[int]) -> Iterator[threading.Thread]:
-    thread = threading.Thread(target=copy.run)
+    thread = threading.Thread(target=copy.copy_table)
     thread.start()
     try:
         yield thread
@@ -111,11 +111,11 @@ def running(copy: TableCopying[int]) -> Iterator[threading.Thread]:
 def test_all_rows_once_by_any_number_of_readers(database_of: DatabaseOf, readers: int) -> None:
     copied = Copied(database_of(*MADE), readers=readers)
     copy = copied.next()
-    assert copy.run() is True
+    assert copy.copy_table() is True
     copied.is_whole()
     status = copy.status()
     assert (status.rows, status.of, status.left_s, status.trouble) == (ROWS, ROWS, 0, None)
-    assert copied.next().run() is True
+    assert copied.next().copy_table() is True
     assert copied.store.rows == ROWS
 
 
@@ -125,7 +125,7 @@ def test_it_goes_on_where_it_was_stopped(database_of: DatabaseOf) -> None:
     while unread(copied.survey.ranges, [chunk for chunk, _ in copied.store.chunks]):
         copy, goal = copied.next(), copied.store.rows + 1_500
         copied.store.on_finished = lambda copy=copy, goal=goal: copied.store.rows >= goal and copy.stop()  # type: ignore[misc]
-        copy.run()
+        copy.copy_table()
         runs += 1
     assert runs >= 3
     copied.is_whole()
@@ -221,7 +221,7 @@ def test_a_limit_holds_for_all_readers_together(database_of: DatabaseOf) -> None
     copied = Copied(database_of(*MADE), readers=3)
     copy = copied.next(Pace(2_000))
     began_s = time.monotonic()
-    assert copy.run() is True
+    assert copy.copy_table() is True
     assert 1.5 < time.monotonic() - began_s < 30
     copied.is_whole()
 
@@ -234,7 +234,7 @@ def test_a_store_that_fails_ends_it(database_of: DatabaseOf) -> None:
 
     copied.store.on_finished = fail
     with pytest.raises(OSError, match="no space"):
-        copied.next().run()
+        copied.next().copy_table()
     assert copied.store.chunks == []
 
 
@@ -242,7 +242,7 @@ def test_what_does_not_pass_ends_it(database_of: DatabaseOf) -> None:
     copied = Copied(database_of(*MADE))
     copied.database.execute("DROP TABLE orders")
     with pytest.raises(BackfillError) as refused:
-        copied.next().run()
+        copied.next().copy_table()
     assert refused.value.code is Code.POSTGRES_TABLE_MISSING
 
 
@@ -263,7 +263,7 @@ def test_a_whole_table_begins_anew_when_it_broke_off(
         return kept(rows)
 
     monkeypatch.setattr(copied.store, "keep", keep)
-    assert copied.next().run() is True
+    assert copied.next().copy_table() is True
     assert broken
     [(chunk, _)] = copied.store.chunks
     assert (chunk.keys, chunk.rows) == (KeyRange(), ROWS)
@@ -291,7 +291,7 @@ def test_a_password_may_change_between_two_connections(database_of: DatabaseOf) 
     right = file.read_text()
     file.write_text(right.replace("user=postgres", "user=stranger"))
     with pytest.raises(BackfillError) as refused:
-        copied.next().run()
+        copied.next().copy_table()
     assert refused.value.code is Code.POSTGRES_REFUSED
     file.write_text(right)
-    assert copied.next().run() is True
+    assert copied.next().copy_table() is True

@@ -55,7 +55,7 @@ def test_start_delay_forgets_a_clock_that_was_set(settings: list[tuple[int, int]
     start_delay, quiet_ms = StartDelay(), 0
     last_set = max((after for after, step_ms in settings if step_ms), default=-1)
     for number, (true_ms, barrier) in enumerate(barriers(settings, count=200)):
-        late_ms = start_delay.of(barrier.injected_at_ms, true_ms + usual_ms)
+        late_ms = start_delay.delay_ms(barrier.injected_at_ms, true_ms + usual_ms)
         assert late_ms >= 0
         quiet_ms = true_ms - last_set * INTERVAL_MS
         if number > last_set + 1 and quiet_ms > START_DELAY_WINDOW_MS + INTERVAL_MS:

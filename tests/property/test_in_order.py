@@ -207,7 +207,7 @@ def judged(batch: list[tuple[int, Sent]], seen: Mapping[int, Seen]) -> Judgement
     changes = changes_of(batch)
     keys = map(bytes, changes.encoded_keys(KEYS).to_pylist())
     for (offset, sent), key, op in zip(batch, keys, changes.ops.tolist(), strict=True):
-        judge.take(Logged(0, offset, key, Op(op), sent.logged))
+        judge.is_new(Logged(0, offset, key, Op(op), sent.logged))
     assert judge.end_interval() is None
     return judge.judgement()
 

@@ -67,7 +67,7 @@ def test_in_the_data_it_is_the_first_whose_markers_are_all_behind_the_offsets(to
         for offset, number in enumerate(items):
             if number is not DATA and offset >= topic.begins[partition]:
                 aligner.feed(partition, offset, barrier(topic, number))
-        given_ += aligner.aligned()
+        given_ += aligner.take_aligned()
     for each in given_:
         left_out |= set(aligner.take_duplicates(each))
     assert [each.epoch >> 16 for each in given_] == reached
@@ -94,7 +94,7 @@ def test_beside_the_data_it_is_the_first_whose_ends_have_reached_the_offsets(top
     for partition in range(len(topic.partitions)):
         for number in ends:
             aligner.feed_beside(partition, number - 1, barrier(topic, number), ends[number][partition])
-    given_ = aligner.aligned()
+    given_ = aligner.take_aligned()
     assert [(each.epoch >> 16, each.ends) for each in given_] == [(n, ends[n]) for n in reached]
     beside = Topic(topic.partitions, begins)
     assert verified(beside, beside=True) == folded(beside, reached, beside=True)

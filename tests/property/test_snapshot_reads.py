@@ -130,7 +130,9 @@ def open_reader(folder: str, version: Pinned) -> SnapshotReader:
 
 def with_orders(reader: SnapshotReader) -> SnapshotReader:
     orders = {
-        vnode: FileOrder.of(base, reader.base_keys) for vnode, base in reader.files.base.items() if base
+        vnode: FileOrder.from_files(base, reader.base_keys)
+        for vnode, base in reader.files.base.items()
+        if base
     }
     return replace(reader, orders=orders)
 

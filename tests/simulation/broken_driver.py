@@ -88,9 +88,9 @@ class _OneTooFar(SourceBackfill):
 
 
 class _ScansTooFar(Scans):
-    def of(self, job: JobDefinition) -> Scan:
+    def scan_for(self, job: JobDefinition) -> Scan:
         log = self._sources.log
-        return _OneTooFar(log) if job.scan.reads_upstream and log is not None else super().of(job)
+        return _OneTooFar(log) if job.scan.reads_upstream and log is not None else super().scan_for(job)
 
 
 class SendsOneRecordMore(Batches):

@@ -45,10 +45,10 @@ class _SlicesByHash(Arrangement):
 
 
 class _ScansByHash(Scans):
-    def of(self, job: JobDefinition) -> Scan:
+    def scan_for(self, job: JobDefinition) -> Scan:
         if job.is_coupled and job.scan not in self._scans:
             self._scans[job.scan] = _SlicesByHash(self._sources.replica)
-        return super().of(job)
+        return super().scan_for(job)
 
 
 class ReadsByHash(Batches):

@@ -292,7 +292,7 @@ def test_a_partition_lies_in_one_lane_when_lanes_divide_the_partitions(lanes: in
 
 def test_what_is_read_begins_with_the_output_and_adds_key_and_filter_columns() -> None:
     job = JobDefinition.declare(COPY | {"columns": ["amount", "id"], "filter": "note = 'x' OR id = 1"}, TABLE)
-    schemas = JobSchemas.of(job, TABLE)
+    schemas = JobSchemas.from_job(job, TABLE)
     assert names(schemas.output) == ["amount", "id"]
     assert names(schemas.read) == ["amount", "id", "region", "note"]
     assert schemas.upstream == TABLE.columns

@@ -41,7 +41,7 @@ def folder(tmp_path: Path) -> Path:
 def read(folder: Path, kafka: object) -> KafkaSettings:
     path = folder / "backfill.yaml"
     path.write_text(json.dumps({"upstream": "orders", "state": "s", "table": TABLE, "kafka": kafka}))
-    return KafkaSettings.of(load(path).kafka)
+    return KafkaSettings.from_config(load(path).kafka)
 
 
 def refusal_of(folder: Path, kafka: object, code: Code = Code.CONFIG_INVALID) -> str:

@@ -86,17 +86,17 @@ def test_a_registry_in_trouble_is_one_that_is_away(registry: FakeRegistry, statu
         registry.url,
     )
     assert len(registry.asked) == 3
-    assert not client(registry).answers()
+    assert not client(registry).is_reachable()
 
 
 def test_nobody_there(registry: FakeRegistry) -> None:
     with FakeRegistry().serving() as gone:
         pass
     assert problem(client(gone)).code is Code.REGISTRY_UNREACHABLE
-    assert not client(gone).answers()
+    assert not client(gone).is_reachable()
     both = Registry(RegistryConfig.model_validate({"url": f"{gone.url}, {registry.url}"}))
     assert both.schema(7) is None
-    assert both.answers()
+    assert both.is_reachable()
 
 
 @pytest.mark.parametrize("status", [400, 403, 404, 422])
@@ -104,7 +104,7 @@ def test_a_registry_that_refuses_is_not_waited_for(registry: FakeRegistry, statu
     registry.status = status
     assert problem(client(registry)).code is Code.REGISTRY_REFUSED
     assert len(registry.asked) == 1
-    assert client(registry).answers()
+    assert client(registry).is_reachable()
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>secret details</html>", b"[]", b'{"schema":7,"references":7}'])
@@ -202,10 +202,10 @@ def test_the_newest_schemas_of_a_topic_are_learnt_ahead_and_trouble_is_none(
     framed = UpsertFormat(encoding="avro-registry").framed
     number = registry.register("orders-value", ROW)
     ahead = book(registry, tmp_path)
-    ahead.look_ahead("orders", framed)
+    ahead.learn_newest("orders", framed)
     assert [schema.id for schema in ahead.known.schemas] == [number]
     registry.status = 503
-    ahead.look_ahead("orders", framed)
+    ahead.learn_newest("orders", framed)
     assert len(ahead.known.schemas) == 1
 
 

@@ -73,7 +73,7 @@ def _kafka(config: ServiceConfig) -> Iterator[Finding]:
     if config.kafka.bootstrap is None:
         yield kafka.UNASKED
         return
-    settings = replace(KafkaSettings.of(config.kafka), wait_s=_WAIT_S)
+    settings = replace(KafkaSettings.from_config(config.kafka), wait_s=_WAIT_S)
     findings = list[Finding]()
     for finding in kafka.looked_at(settings, topic_needs(config)):
         findings.append(finding)

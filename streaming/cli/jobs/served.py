@@ -56,7 +56,7 @@ class Served:
             )
         from streaming.kafka.clients import KafkaSettings
 
-        return KafkaSettings.of(self.config.kafka)
+        return KafkaSettings.from_config(self.config.kafka)
 
     @property
     def sink_of(self) -> SinkOf:
@@ -64,7 +64,7 @@ class Served:
         from streaming.sink.kinds import Sinks, SinkSetup
 
         config = self.config
-        return Sinks(SinkSetup.of(config, self.kafka, parks=config.on_bad_record == "park"))
+        return Sinks(SinkSetup.from_config(config, self.kafka, parks=config.on_bad_record == "park"))
 
     def counted(self, job: JobDefinition) -> JobDefinition:
         """The job with as many partitions as the upstream has, where that is what it says."""

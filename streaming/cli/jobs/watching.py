@@ -110,7 +110,7 @@ def seconds_text(seconds: float) -> str:
 def forecasts_after(rates: RateEstimators, view: StateView) -> dict[str, Forecast]:
     """Forecasts of every job, from one more look."""
     now_ms = time.monotonic_ns() // 1_000_000
-    return rates.look(now_ms, [(job.state, job.extent) for job in view.jobs])
+    return rates.update(now_ms, [(job.state, job.extent) for job in view.jobs])
 
 
 def watch(

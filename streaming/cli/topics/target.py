@@ -76,7 +76,7 @@ class Broker:
             kafka = load_kafka(self.file, self.bootstrap)
         if kafka.bootstrap is None:
             raise usage("no broker", "kafka.bootstrap in the configuration, --bootstrap or --kafka")
-        return KafkaSettings.of(kafka)
+        return KafkaSettings.from_config(kafka)
 
 
 def upstream_target(

@@ -83,7 +83,7 @@ class RedeliveryJudge:
         ends = [plan.end_offsets] if plan.until is not None else [each.ends for each in plan.barriers]
         for interval in self._by_interval(plan.first_offsets, ends, format_, skipped):
             for record in interval:
-                judge.take(record)
+                judge.is_new(record)
             if plan.until is None:
                 self._refuse(judge.end_interval())
         if plan.until is not None:

@@ -121,15 +121,15 @@ class Copying:
         while parts := copy.to_copy(width):
             if self._is_over():
                 return False
-            copy.copied(self.workers.each(copy_part, parts))
+            copy.commit_copied(self.workers.each(copy_part, parts))
             self._done(copy)
         while to_sort := copy.to_sort(width):
             if self._is_over():
                 return False
             results = self.workers.each(compact_part, to_sort)
-            copy.sorted(len(to_sort), functools.reduce(operator.or_, results, CompactionResult()))
+            copy.commit_sorted(len(to_sort), functools.reduce(operator.or_, results, CompactionResult()))
             self._done(copy)
-        copy.end()
+        copy.commit_end()
         return True
 
     def _is_over(self) -> bool:

@@ -35,8 +35,12 @@ def start_of(
     """
     if known is not None:
         _refuse_changed(config, known, state)
-        of_topic = TopicStart.of(known.table)
-        return of_topic or Start.of(known.table) or DatabaseStart.of(known.table, config.table)
+        of_topic = TopicStart.from_binding(known.table)
+        return (
+            of_topic
+            or Start.from_binding(known.table)
+            or DatabaseStart.from_binding(known.table, config.table)
+        )
     if config.initial_postgres is not None:
         # psycopg takes a fifth of a second to import, which other starts should not pay.
         from streaming.service.initial.database import database_start
@@ -70,7 +74,7 @@ def _start_from_delta(declared: DeltaStart, config: ServiceConfig, kafka: KafkaS
 
 def _refuse_changed(config: ServiceConfig, known: Entry, state: str) -> None:
     declared = config.initial or config.initial_postgres
-    delta, database = Start.of(known.table), DatabaseStart.of(known.table, config.table)
+    delta, database = Start.from_binding(known.table), DatabaseStart.from_binding(known.table, config.table)
     before = delta.declared.to_dict() if delta else database.declared if database else None
     if (declared and declared.to_dict()) != before:
         raise StateError(

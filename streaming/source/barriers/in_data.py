@@ -59,7 +59,7 @@ class EmbeddedBarriers(BarrierSource):
                 self._aligner.leave_out(found.partition, found.offset)
             else:
                 self._aligner.feed(found.partition, found.offset, found.barrier)
-        return self._aligner.aligned()
+        return self._aligner.take_aligned()
 
 
 class InjectedBarriers(WithInjector, EmbeddedBarriers):

@@ -67,7 +67,7 @@ def check_logs(
         if where is None or where.position is None:
             continue
         own = logs.setdefault((message.partition() or 0, where.log), LogRanges(where.log))
-        own.take(where.position)
+        own.add(where.position)
     for (partition, _), ranges in logs.items():
         if ranges.is_shared:
             raise ConfigError(Code.LOG_SHARED, where=f"{topic}-{partition}", found=str(ranges))

@@ -29,7 +29,7 @@ def settings(folder: Path, section: dict[str, Any]) -> KafkaSettings:
     path = folder / "kafka.yaml"
     with path.open("w") as file:
         YAML(typ="safe").dump(section, file)
-    return KafkaSettings.of(load_kafka(path, None))
+    return KafkaSettings.from_config(load_kafka(path, None))
 
 
 def there_and_back(kafka: KafkaSettings, topic: str) -> list[bytes | None]:

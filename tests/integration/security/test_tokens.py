@@ -65,7 +65,7 @@ def settings(folder: Path, section: dict[str, Any], wait_s: float = 10.0) -> Kaf
     path = folder / "kafka.yaml"
     with path.open("w") as file:
         YAML(typ="safe").dump(section, file)
-    read = KafkaSettings.of(load_kafka(path, None))
+    read = KafkaSettings.from_config(load_kafka(path, None))
     return KafkaSettings(read.bootstrap, wait_s, read.security)
 
 

@@ -61,10 +61,10 @@ def test_a_table_of_spark_is_copied_as_spark_reads_it(
     copy = TableCopy(replica, source, 1)
     todo = copy.to_copy(100)
     assert len(todo) == parts
-    copy.copied([copy_part(part) for part in todo])
+    copy.commit_copied([copy_part(part) for part in todo])
     for part in copy.to_sort(100):
-        copy.sorted(1, compact_part(part))
-    copy.end()
+        copy.commit_sorted(1, compact_part(part))
+    copy.commit_end()
     stored = spark.read.format("delta").load(replica.storage.uri(BASE_PATH)).select(*declared.column_names)
     expected = read.collect()
     assert len(expected) == 180

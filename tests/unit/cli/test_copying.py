@@ -38,7 +38,7 @@ def config(tmp_path: Path) -> Path:
     Journal(storage, TABLE).take_over("this test", 1, json.dumps({**TABLE.to_dict(), **start.bound()}))
     ProgressTable(storage, TABLE)
     copy = TableCopy(Replica(storage, TABLE), SourceTable(uri, 1), 100)
-    copy.copied([copy_part(part) for part in copy.to_copy(1)])
+    copy.commit_copied([copy_part(part) for part in copy.to_copy(1)])
     file = tmp_path / "config.json"
     written = {"upstream": "up", "state": "state", "table": TABLE.to_dict(), "initial": {"delta": declared}}
     file.write_text(json.dumps(written), encoding="utf-8")

@@ -25,52 +25,52 @@ def fed(*copies: tuple[int, int, Barrier], last: AlignedBarrier | None = None) -
 
 def test_a_barrier_is_aligned_once_all_partitions_have_it_and_is_given_once() -> None:
     aligner = fed((0, 3, barrier(1)), (0, 9, barrier(2)))
-    assert aligner.aligned() == []
+    assert aligner.take_aligned() == []
     assert aligner.waiting == (2, 0)
     aligner.feed(1, 0, barrier(1))
-    assert aligner.aligned() == [AlignedBarrier(barrier(1), (4, 1))]
+    assert aligner.take_aligned() == [AlignedBarrier(barrier(1), (4, 1))]
     aligner.feed(1, 1, barrier(2))
-    assert aligner.aligned() == [AlignedBarrier(barrier(2), (10, 2))]
-    assert aligner.aligned() == []
+    assert aligner.take_aligned() == [AlignedBarrier(barrier(2), (10, 2))]
+    assert aligner.take_aligned() == []
 
 
 def test_several_barriers_come_out_in_the_order_of_their_chain() -> None:
     aligner = fed(*((p, n, barrier(n)) for p in (1, 0) for n in range(1, 51)))
-    assert [aligned.epoch >> 16 for aligned in aligner.aligned()] == list(range(1, 51))
+    assert [aligned.epoch >> 16 for aligned in aligner.take_aligned()] == list(range(1, 51))
 
 
 def test_an_overlapping_range_fed_again_changes_nothing() -> None:
     copies = [(0, 3, barrier(1)), (1, 4, barrier(1)), (0, 7, barrier(2))]
     aligner = fed(*copies)
-    assert len(aligner.aligned()) == 1
+    assert len(aligner.take_aligned()) == 1
     for copy in copies:
         aligner.feed(*copy)
     aligner.feed(1, 8, barrier(2))
-    assert aligner.aligned() == [AlignedBarrier(barrier(2), (8, 9))]
+    assert aligner.take_aligned() == [AlignedBarrier(barrier(2), (8, 9))]
     assert aligner.take_duplicates(AlignedBarrier(barrier(3), (99, 99))) == ()
 
 
 def test_it_goes_on_behind_the_barrier_that_a_former_run_came_to() -> None:
     last = AlignedBarrier(barrier(5), (51, 61))
     aligner = fed((0, 50, barrier(5)), (0, 52, barrier(6)), (1, 61, barrier(6)), last=last)
-    assert [aligned.epoch >> 16 for aligned in aligner.aligned()] == [6]
+    assert [aligned.epoch >> 16 for aligned in aligner.take_aligned()] == [6]
     with pytest.raises(InputError, match="BARRIER_GAP at up-0@54"):
         aligner.feed(0, 54, barrier(8))
 
 
 def test_an_output_as_upstream_tells_other_progress_in_each_partition() -> None:
     finished = [replace(barrier(1), progress=(VnodeProgress(vnode, None, True, 0),)) for vnode in (0, 1)]
-    assert len(fed((0, 0, finished[0]), (1, 0, finished[1])).aligned()) == 1
+    assert len(fed((0, 0, finished[0]), (1, 0, finished[1])).take_aligned()) == 1
 
 
 def test_a_barrier_repeated_at_once_counts_once_and_its_place_is_named_to_the_batch_that_holds_it() -> None:
     aligner = fed((0, 1, barrier(1)), (0, 3, barrier(1)), (1, 0, barrier(1)), (1, 1, barrier(1)))
-    first, *rest = aligner.aligned()
+    first, *rest = aligner.take_aligned()
     assert rest == []
     assert aligner.take_duplicates(first) == ()
     for partition in (0, 1):
         aligner.feed(partition, 7, barrier(2))
-    (second,) = aligner.aligned()
+    (second,) = aligner.take_aligned()
     assert sorted(aligner.take_duplicates(second)) == [(0, 3), (1, 1)]
     assert aligner.take_duplicates(second) == ()
 
@@ -107,12 +107,12 @@ def test_a_broken_chain_is_refused_at_its_place(
 def test_partitions_that_tell_different_barriers_disagree(other: Barrier) -> None:
     aligner = fed((0, 3, barrier(1)), (1, 5, other))
     with pytest.raises(InputError) as caught:
-        aligner.aligned()
+        aligner.take_aligned()
     assert (caught.value.code, caught.value.where) == (Code.BARRIER_DISAGREE, "up-1@5")
 
 
 def test_the_first_barrier_may_follow_any_other_since_what_was_before_it_is_not_known() -> None:
-    assert len(fed((0, 0, barrier(7)), (1, 0, barrier(7))).aligned()) == 1
+    assert len(fed((0, 0, barrier(7)), (1, 0, barrier(7))).take_aligned()) == 1
 
 
 def test_partitions_that_are_read_from_their_first_record_can_not_lack_a_barrier() -> None:
@@ -124,10 +124,10 @@ def test_partitions_that_are_read_from_their_first_record_can_not_lack_a_barrier
             made.feed(partition, offset, copy)
         return made
 
-    assert [each.ends for each in aligner(2, 0).aligned()] == [(4, 6)]
+    assert [each.ends for each in aligner(2, 0).take_aligned()] == [(4, 6)]
     for begins in ((), (0, 2)):
         with pytest.raises(InputError, match="BARRIER_DISAGREE"):
-            aligner(*begins).aligned()
+            aligner(*begins).take_aligned()
 
 
 def beside(
@@ -135,7 +135,7 @@ def beside(
 ) -> Aligner:
     """An aligner of a barrier topic that was fed (partition, end, barrier); offsets are those left there."""
     aligner = Aligner("up.barriers", 2, last, in_data=False)
-    aligner.trimmed(trimmed)
+    aligner.mark_trimmed(trimmed)
     offsets = [7, 7]
     for partition, end, copy in copies:
         aligner.feed_beside(partition, offsets[partition], copy, end)
@@ -147,7 +147,7 @@ def test_intervals_before_the_oldest_barrier_are_one_that_goes_on_from_the_last(
     copies = [(p, 10 * n, barrier(n)) for n in (5, 6, 7) for p in (0, 1)]
     last = AlignedBarrier(barrier(2), (3, 3), in_data=False)
     aligner = beside(*copies, last=last)
-    assert aligner.aligned() == [
+    assert aligner.take_aligned() == [
         AlignedBarrier(barrier(5, prev=2), (50, 50), in_data=False),
         AlignedBarrier(barrier(6), (60, 60), in_data=False),
         AlignedBarrier(barrier(7), (70, 70), in_data=False),
@@ -159,10 +159,10 @@ def test_partitions_that_were_trimmed_apart_begin_with_the_first_barrier_that_al
     last: AlignedBarrier | None,
 ) -> None:
     aligner = beside((0, 50, barrier(5)), (0, 60, barrier(6)), last=last)
-    assert aligner.aligned() == []
+    assert aligner.take_aligned() == []
     aligner.feed_beside(1, 7, barrier(6), 61)
     aligner.feed_beside(1, 9, barrier(7), 71)
-    [found] = aligner.aligned()
+    [found] = aligner.take_aligned()
     assert (found.epoch, found.ends, found.barrier.prev >> 16) == (
         6 << 16,
         (60, 61),

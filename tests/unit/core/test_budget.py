@@ -27,7 +27,7 @@ WIDTH = 80
 
 
 def spent(budget: SnapshotBudget, rows: int, *, read_ms: float, width: int = WIDTH) -> None:
-    budget.spent(Amount(rows, rows * width), read_ms)
+    budget.learn_read(Amount(rows, rows * width), read_ms)
 
 
 def rows(budget: SnapshotBudget, now_ms: int, limit: int | None = None, *, paused: bool = False) -> int:
@@ -94,7 +94,7 @@ def test_a_batch_is_late_by_what_its_barrier_waited_longer_than_another_whatever
     for ahead_ms in (-5_000_000, 0, 7_000):
         start_delay = StartDelay()
         began = [(0, 20_000), (1_000, 20_500), (2_000, 2_400), (3_000, 3_400), (4_000, 4_900), (5_000, 5_390)]
-        late = [start_delay.of(barrier_ms, now_ms + ahead_ms) for barrier_ms, now_ms in began]
+        late = [start_delay.delay_ms(barrier_ms, now_ms + ahead_ms) for barrier_ms, now_ms in began]
         assert late == [0, 0, 0, 0, 500, 0]
 
 
@@ -106,10 +106,10 @@ def test_the_rest_of_a_batch_is_the_median_of_the_last_few() -> None:
     rest = OverheadMs()
     assert rest.ms == 0
     for took_ms in (30_000.0, 400.0, 500.0, 600.0):
-        rest.took(took_ms)
+        rest.add(took_ms)
     assert rest.ms == 550
     for took_ms in (300.0,) * 3:
-        rest.took(took_ms)
+        rest.add(took_ms)
     assert rest.ms == 300
 
 

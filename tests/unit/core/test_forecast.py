@@ -41,8 +41,8 @@ def test_a_vnode_that_gave_more_than_is_stored_leaves_nothing_to_subtract() -> N
 
 def test_a_share_that_was_shown_stays_and_says_that_the_table_grew() -> None:
     rate = RateEstimator()
-    before = rate.look(0, Extent(50, 50), rate_limit=None, paused=False)
-    after = rate.look(1_000, Extent(50, 150), rate_limit=None, paused=False)
+    before = rate.update(0, Extent(50, 50), rate_limit=None, paused=False)
+    after = rate.update(1_000, Extent(50, 150), rate_limit=None, paused=False)
     assert (before.share, before.grew, after.share, after.grew) == (0.5, False, 0.5, True)
 
 
@@ -51,7 +51,7 @@ def test_the_rate_is_that_of_the_last_seconds() -> None:
 
     def look(second: int) -> Forecast:
         rows = min(second, 30) * 1_000
-        return rate.look(second * 1_000, Extent(rows, 100_000 - rows), rate_limit=None, paused=False)
+        return rate.update(second * 1_000, Extent(rows, 100_000 - rows), rate_limit=None, paused=False)
 
     forecasts = [look(second) for second in range(60)]
     assert (forecasts[20].rows_per_s, forecasts[20].seconds_left) == (1_000, 80)
@@ -66,7 +66,7 @@ def test_reads_that_grow_at_first_don_t_spoil_the_time_left_of_a_short_run() -> 
         second = tenth / 10
         if tenth % 10 == 0 and second >= 3:  # until the job has started nothing is read
             rows = min(rows + min(20_000 * 2 ** (tenth // 10 - 3), 100_000), total)
-        estimate = rate.look(tenth * 100, Extent(rows, total - rows), rate_limit=None, paused=False)
+        estimate = rate.update(tenth * 100, Extent(rows, total - rows), rate_limit=None, paused=False)
         seen.append((second, estimate.share, estimate.seconds_left))
     done_s = next(second for second, share, _ in seen if share == 1)
     second, _, left_s = next(look for look in seen if look[1] >= 0.25)
@@ -87,6 +87,6 @@ def test_the_time_left_follows_a_limit_below_the_rate_and_nothing_while_paused()
 def test_no_history_shows_more_than_all_or_less_than_before(looks: list[tuple[int, int]]) -> None:
     rate, shares = RateEstimator(), [0.0]
     for number, (read, left) in enumerate(looks):
-        shares.append(rate.look(number, Extent(read, left), rate_limit=None, paused=False).share)
+        shares.append(rate.update(number, Extent(read, left), rate_limit=None, paused=False).share)
     assert shares == sorted(shares)
     assert shares[-1] <= 1.0

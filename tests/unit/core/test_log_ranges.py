@@ -32,7 +32,7 @@ def mixed(*streams: list[Position], seed: int) -> list[Position]:
 def ranges(log: LogId, positions: list[Position]) -> LogRanges:
     found = LogRanges(log)
     for position in positions:
-        found.take(position)
+        found.add(position)
     return found
 
 

@@ -43,7 +43,7 @@ def read_by(plan: JobPlan) -> int:
 
 
 def learned(batch_sizer: BatchSizer, rows: Mapping[str, int], *, read_ms: float) -> None:
-    batch_sizer.took(changes=0, held_bytes=0, rows=rows, read_ms=read_ms, took_ms=read_ms)
+    batch_sizer.learn_batch(changes=0, held_bytes=0, rows=rows, read_ms=read_ms, took_ms=read_ms)
 
 
 def test_a_job_that_has_read_all_gets_nothing_and_takes_no_share_of_the_others() -> None:
@@ -83,8 +83,8 @@ def test_a_job_that_is_made_anew_begins_as_one_that_nothing_is_known_of() -> Non
 def test_a_batch_of_several_intervals_takes_fewer_records_the_larger_they_are() -> None:
     held = batch_sizer(held_bytes=1_000_000)
     assert held.most_records() == 1_000
-    held.took(changes=10, held_bytes=50_000, rows={}, read_ms=0, took_ms=100)
+    held.learn_batch(changes=10, held_bytes=50_000, rows={}, read_ms=0, took_ms=100)
     assert held.most_records() == 100
-    held.took(changes=0, held_bytes=0, rows={}, read_ms=0, took_ms=100)
+    held.learn_batch(changes=0, held_bytes=0, rows={}, read_ms=0, took_ms=100)
     assert held.most_records() == 100
     assert batch_sizer().most_records() == MAX_BATCH_RECORDS

@@ -16,7 +16,7 @@ from streaming.postgres.pace import CHUNK_BYTES, ChunkSize, Pace, Speed
 def test_a_limit_holds_over_any_time(limit: int, steps: list[tuple[int, float]]) -> None:
     pace, now_s, rows = Pace(limit), 100.0, 0
     for most, took_s in steps:
-        allowed = pace.rows(now_s, most)
+        allowed = pace.take_rows(now_s, most)
         assert allowed <= limit
         rows += allowed
         wait_s = pace.wait_s(now_s)
@@ -27,55 +27,55 @@ def test_a_limit_holds_over_any_time(limit: int, steps: list[tuple[int, float]])
 
 def test_another_limit_counts_at_once() -> None:
     pace = Pace(1)
-    assert pace.rows(0.0, 10) == 1
-    assert pace.rows(0.5, 10) == 0
+    assert pace.take_rows(0.0, 10) == 1
+    assert pace.take_rows(0.5, 10) == 0
     pace.rate_limit = 1_000
-    assert pace.rows(0.5, 10) == 10
+    assert pace.take_rows(0.5, 10) == 10
     pace.rate_limit = None
-    assert pace.rows(0.5, 99) == 99
+    assert pace.take_rows(0.5, 99) == 99
 
 
 def test_it_goes_on_as_fast_as_the_limit_lets_it() -> None:
     pace, now_s, rows = Pace(1_000), 0.0, 0
     while now_s < 60:
-        allowed = pace.rows(now_s, 50_000)
+        allowed = pace.take_rows(now_s, 50_000)
         rows += allowed
         now_s += 0.01
     assert rows == pytest.approx(60_000, rel=0.05)
 
 
 def test_without_a_limit_a_chunk_is_as_large_as_it_may_be() -> None:
-    assert [Pace().rows(now_s, 7) for now_s in (0.0, 0.0)] == [7, 7]
+    assert [Pace().take_rows(now_s, 7) for now_s in (0.0, 0.0)] == [7, 7]
 
 
 @pytest.mark.parametrize("pace", [Pace(0), Pace(5, paused=True), Pace(None, paused=True)])
 def test_it_stands_still_until_somebody_says_otherwise(pace: Pace) -> None:
-    assert pace.rows(1e9, 10) == 0
+    assert pace.take_rows(1e9, 10) == 0
     assert pace.wait_s(1e9) is None
     pace.rate_limit, pace.paused = None, False
-    assert pace.rows(1e9, 10) == 10
+    assert pace.take_rows(1e9, 10) == 10
 
 
 def test_chunks_of_wide_rows_have_fewer_rows() -> None:
     size = ChunkSize(50_000)
-    size.was(50_000, 10 * CHUNK_BYTES)
+    size.learn_chunk(50_000, 10 * CHUNK_BYTES)
     assert size.rows == 5_000
-    size.was(5_000, CHUNK_BYTES // 2)
+    size.learn_chunk(5_000, CHUNK_BYTES // 2)
     assert size.rows == 10_000
-    size.was(10_000, 1)
-    size.was(20_000, 1)
-    size.was(40_000, 1)
+    size.learn_chunk(10_000, 1)
+    size.learn_chunk(20_000, 1)
+    size.learn_chunk(40_000, 1)
     assert size.rows == 50_000
     for _ in range(20):
-        size.failed()
+        size.learn_failure()
     assert size.rows == 1
-    size.was(1, 100 * CHUNK_BYTES)
+    size.learn_chunk(1, 100 * CHUNK_BYTES)
     assert size.rows == 1
 
 
 def test_time_left_goes_by_what_this_process_has_read() -> None:
     speed = Speed(1_000)
     assert speed.left_s(0.0, 100) is None
-    speed.read(10.0, 100, 10.0)
+    speed.add(10.0, 100, 10.0)
     assert speed.left_s(10.0, 400) == pytest.approx(50.0)
     assert speed.left_s(10.0, 5_000) == 0

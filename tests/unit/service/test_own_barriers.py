@@ -64,7 +64,7 @@ class Listener:
         for each in announcements:
             self.announcements.put(each)
         self.feed(self.own.barriers())
-        return [each.epoch // EPOCH_STEP for each in self.aligner.aligned()]
+        return [each.epoch // EPOCH_STEP for each in self.aligner.take_aligned()]
 
 
 def test_barriers_that_follow_each_other_are_not_looked_for() -> None:

@@ -71,8 +71,8 @@ def test_a_state_remembers_what_was_decided() -> None:
     start = DatabaseStart(
         {"table": "t", "slot": "s", "mode": "chunks"}, (4, 0), identity, SURVEY, "connect", "p"
     )
-    assert DatabaseStart.of(json.dumps(start.bound()), TABLE) == start
-    assert DatabaseStart.of("{}", TABLE) is None
+    assert DatabaseStart.from_binding(json.dumps(start.bound()), TABLE) == start
+    assert DatabaseStart.from_binding("{}", TABLE) is None
 
 
 def test_a_chunk_is_taken_once_with_its_files_and_the_tail_without(

@@ -81,17 +81,17 @@ def copied(copy: TableCopy, *, width: int = 2, most: int | None = None) -> bool:
     """Go on with a copy, for so many rounds at most; whether it is done."""
     rounds = 0
     while (parts := copy.to_copy(width)) and rounds != most:
-        copy.copied(list(reversed([copy_part(part) for part in parts])))
+        copy.commit_copied(list(reversed([copy_part(part) for part in parts])))
         rounds += 1
     if parts:
         return False
     while (to_sort := copy.to_sort(width)) and rounds != most:
         results = (compact_part(part) for part in reversed(to_sort))
-        copy.sorted(len(to_sort), functools.reduce(operator.or_, results, CompactionResult()))
+        copy.commit_sorted(len(to_sort), functools.reduce(operator.or_, results, CompactionResult()))
         rounds += 1
     if to_sort:
         return False
-    copy.end()
+    copy.commit_end()
     return True
 
 
