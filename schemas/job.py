@@ -39,7 +39,7 @@ _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
 
 
 def is_job_name(name: object) -> bool:
-    """Whether a job may be called so: lower-case letters, digits, `-`; 63 at most."""
+    """True for lower-case letters, digits and `-`, 63 at most."""
     return isinstance(name, str) and _NAME.fullmatch(name) is not None
 
 
@@ -179,7 +179,7 @@ class JobDefinition:
         return cls.declare(declaration, table)
 
     def differences(self, other: JobDefinition) -> list[str]:
-        """How `other`, the later one, differs, as text for a person: `filter was ..., is ...`.
+        """The differences of `other`, the later one, as text for people: `filter was ..., is ...`.
 
         `allow_retention` may change: it is not compared.
         """
@@ -191,11 +191,11 @@ class JobDefinition:
         ]
 
     def schemas(self, table: TableSchema) -> Mapping[Half, Mapping[str, Any]]:
-        """What a reader of its output has to know, see `OutputFormat.schemas`."""
+        """The schemas that a reader of its output needs, see `OutputFormat.schemas`."""
         return self.format.schemas(table.select(self.columns), table.key_columns, self.output)
 
     def with_ids(self, ids: SchemaIds) -> JobDefinition:
-        """The same job with the ids of its registered schemas, which are no part of the declaration."""
+        """This job with the ids of its registered schemas, which are no part of the declaration."""
         return replace(self, format=self.format.with_ids(ids))
 
     @property
@@ -205,7 +205,7 @@ class JobDefinition:
 
     @property
     def dead_letters(self) -> str:
-        """The topic that gets the upstream's records at fault, where they are parked."""
+        """The topic for invalid records of the upstream, where they are parked."""
         return self.output + DEAD_LETTERS_SUFFIX
 
     @property
@@ -215,7 +215,6 @@ class JobDefinition:
 
     @property
     def may_compact(self) -> bool:
-        """Whether the output may be compacted."""
         return no_compaction(self.format, self.barrier_topic) is None
 
     @property
@@ -226,17 +225,17 @@ class JobDefinition:
 
     @property
     def part_count(self) -> int:
-        """Into how many parts its scan falls: vnodes, where it reads the replica."""
+        """The number of parts of its scan: vnodes, where it reads the replica."""
         return self.scan.part_count(self.vnode_count or self.output_partitions, self.output_partitions)
 
     @property
     def is_coupled(self) -> bool:
-        """Whether it is a no-shuffle backfill: one lane for each upstream partition, until it is complete."""
+        """True for a no-shuffle backfill: one lane for each upstream partition, until it is complete."""
         return not (self.vnode_count or self.scan.reads_upstream)
 
     @property
     def parts_are_partitions(self) -> bool:
-        """Whether its parts are the upstream's partitions, which the output has too."""
+        """True if its parts are the upstream's partitions, which the output has too."""
         return self.scan.reads_upstream or self.is_coupled
 
     @property
@@ -245,7 +244,7 @@ class JobDefinition:
         return "partition" if self.parts_are_partitions else "vnode"
 
     def with_partitions(self, upstream: int) -> JobDefinition:
-        """The same job; `output_partitions` is set to the upstream's number where it is 0."""
+        """This job; `output_partitions` is set to the upstream's number where it is 0."""
         return self if self.output_partitions else replace(self, output_partitions=upstream)
 
     def partition_of(self, part: int) -> int:
@@ -341,7 +340,7 @@ class JobSchemas:
 
     @classmethod
     def from_job(cls, job: JobDefinition, table: TableSchema) -> JobSchemas:
-        """The schemas of a job of this table."""
+        """Parses the job's filter."""
         from schemas.filter.parse import parse_filter
 
         filtered = () if job.filter is None else columns_of(parse_filter(job.filter, table))

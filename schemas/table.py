@@ -25,7 +25,7 @@ DEFAULT_VNODE_COUNT = 64
 MIN_VNODE_COUNT, MAX_VNODE_COUNT = 2, 32_768
 
 HASH, UPSTREAM = "hash", "upstream"
-"""What decides the vnode of a row: a hash of its distribution key, or the upstream partition that it came in."""
+"""Sources of a row's vnode: a hash of its distribution key, or the upstream partition that it came in."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class TableSchema:
 
     @property
     def has_key(self) -> bool:
-        """Whether its rows have an identity: without one there is no vnode and no replica of them."""
+        """False for rows without identity, which have no vnode and no replica."""
         return bool(self.primary_key)
 
     @cached_property
@@ -65,7 +65,7 @@ class TableSchema:
 
     @cached_property
     def key_indices(self) -> tuple[int, ...]:
-        """Where the key columns stand in a row, in key order."""
+        """The indices of the key columns in a row, in key order."""
         return tuple(self.column_names.index(name) for name in self.primary_key)
 
     def key_of(self, row: Sequence[Any]) -> tuple[Any, ...]:
@@ -77,7 +77,7 @@ class TableSchema:
         return tuple(self.by_name[name] for name in names)
 
     def with_partitions(self, upstream: int) -> TableSchema:
-        """The same with so many vnodes, where these are the partitions of the upstream."""
+        """This table with `upstream` vnodes, where these are the partitions of the upstream."""
         return replace(self, vnode_count=upstream) if self.by_partition else self
 
     def to_dict(self) -> dict[str, Any]:
@@ -120,7 +120,7 @@ KEYS = {
     "distribution_key": ("`primary_key`", "Part of the primary key whose hash decides the vnode."),
     "vnode_count": (f"`{DEFAULT_VNODE_COUNT}`", f"{MIN_VNODE_COUNT} to {MAX_VNODE_COUNT}."),
 }
-"""What a declaration may hold: default and meaning, in Markdown."""
+"""The keys of a declaration: default and meaning, in Markdown."""
 
 _REQUIRED = ("name", "columns")
 _OF_KEY = ("primary_key", "distribution", "distribution_key", "vnode_count")

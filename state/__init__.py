@@ -1,1 +1,1 @@
-"""What is remembered: vnodes, progress, the journal, the replica. Imports `schemas` only."""
+"""The state of a service: vnodes, progress, the journal, the replica. Imports `schemas` only."""

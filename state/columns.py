@@ -12,7 +12,7 @@ EPOCH = "_bf_epoch"
 """The barrier that closed the change's interval."""
 PARTITION = "_bf_partition"
 OFFSET = "_bf_offset"
-"""Where the change stands upstream. All changes of a key are in one partition, so offsets order them."""
+"""The change's offset upstream. All changes of a key are in one partition, so offsets order them."""
 OP = "_bf_op"
 BEFORE_HASH = "_bf_before_hash"
 """Spark's xxhash64 of the change's `before` columns, null for INSERT: checked at compaction against the stored row."""
@@ -34,10 +34,10 @@ def log_schema(table: TableSchema) -> pa.Schema:
 
 
 def as_inserts(rows: pa.Table, vnodes: pa.Array | int, epoch: int, schema: pa.Schema) -> pa.Table:
-    """Rows of a table as INSERTs of the log that no upstream record brought: before every offset, in no partition.
+    """Rows of a table as INSERTs of the log without an upstream record: their partition and offset are -1.
 
-    `vnodes` is one for each row, or one for all. `schema` is `log_schema` or some of its columns; `rows` has the others
-    of it, in the same types.
+    `vnodes` is one for each row, or one for all. `schema` is `log_schema` or some of its columns; `rows` has those of
+    the table among them, in the same types.
     """
     own = {EPOCH: epoch, PARTITION: -1, OFFSET: -1, OP: Op.INSERT.value, BEFORE_HASH: None}
     if isinstance(vnodes, int):
@@ -61,11 +61,11 @@ def base_schema(table: TableSchema) -> pa.Schema:
 TRANSACTION = "_bf_transaction"
 """The transaction of the database that made a change, as a whole number."""
 LEFT_OUT = "_bf_left_out"
-"""Indices of the table's columns whose value the event of a change leaves out, null for none."""
+"""Indices of the table's columns whose value is left out of the event, null for none."""
 
 
 def waiting_schema(table: TableSchema) -> pa.Schema:
-    """An event that waits for the chunk of its key: a row of the log, with what is still to be decided by."""
+    """An event that waits for the chunk of its key: a row of the log, with its transaction and the columns left out."""
     more = [pa.field(TRANSACTION, pa.int64()), pa.field(LEFT_OUT, pa.list_(pa.int32()))]
     names = [name for name in log_schema(table).names if name not in (EPOCH, BEFORE_HASH)]
     return pa.schema([*(log_schema(table).field(name) for name in names), *more])

@@ -1,16 +1,16 @@
-"""What a power failure must not take: files and the folders that name them, written through to the disk.
+"""Durability on a local disk: files, and the folders that name them, are synced before anything relies on them.
 
-A process that is killed loses nothing that it has written; a machine that loses power loses what the kernel has not
-written yet, in any order. So each effect waits until all that it relies on is on the disk:
+A killed process loses nothing that it has written; a machine that loses power loses whatever the kernel has not written
+yet, in any order. So each effect waits until everything that it relies on is on the disk:
 
     a file of a table     before the commit that names it
     a commit              before the next effect of any kind: the next commit of any table, a lane that sends; it is
                           synced meanwhile (`Background`)
     a checkpoint          before the commits that it stands for are deleted
-    what is found         at a start, or in a conflict: another process may have died between a commit and its sync
+    existing commits      at a start, or in a conflict: another process may have died between a commit and its sync
 
 Then only the newest commit of one table can be missing or torn after a power failure, and nothing has relied on it:
-`set_torn_aside` moves it away. On an object store durability is the store's, and nothing here applies.
+`set_torn_aside` renames it. An object store is durable by itself, and nothing here applies.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 TORN = ".torn"
-"""Ending of what was set aside."""
+"""Ending of files that were set aside."""
 _CHECKPOINT = ".checkpoint.parquet"
 _HINT = "_last_checkpoint"
 _MAGIC = b"PAR1"
 
 
 def sync_path(path: Path) -> None:
-    """Wait until a file, or the names in a folder, are on the disk; what is gone meanwhile needs no sync.
+    """Wait until a file, or the names in a folder, are on the disk; a path that is gone needs no sync.
 
-    Raises: OSError of a disk that does not take it. What was written may be lost then, even if a later try succeeds.
+    Raises: OSError when the disk fails. The written data may be lost then, even if a later try succeeds.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY)
@@ -44,18 +44,18 @@ def sync_path(path: Path) -> None:
 
 
 class Background:
-    """Syncs paths in the order given, in a thread beside the work that needs no sync."""
+    """Syncs paths in the order given, in a thread of its own."""
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="sync")
         self._under_way: list[Future[None]] = []
 
     def begin(self, paths: Sequence[Path]) -> None:
-        """Sync these after those that are under way."""
+        """Sync these paths after those under way."""
         self._under_way.append(self._thread.submit(_sync_all, paths))
 
     def wait(self) -> None:
-        """Until all are on the disk. Raises: OSError, as `sync_path`."""
+        """Wait until all are on the disk. Raises: OSError, as `sync_path`."""
         while self._under_way:
             self._under_way[0].result()
             del self._under_way[0]
@@ -67,7 +67,7 @@ def _sync_all(paths: Sequence[Path]) -> None:
 
 
 def set_torn_aside(table: Path) -> list[Path]:
-    """Rename what a power failure has left half written at the newest end of a Delta log; gives the old paths.
+    """Rename files that a power failure left half written at the newest end of a Delta log; returns the old paths.
 
     Only for the owner of the state, before its tables are opened. Damage further back is left as it is.
     """
@@ -93,7 +93,7 @@ def _torn(log: Path) -> Iterator[Path]:
 
 
 def _is_commit(path: Path) -> bool:
-    """Whether each line is a JSON object, and the last one is whole."""
+    """True if each line is a whole JSON object."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
         return bool(lines) and all(isinstance(json.loads(line), dict) for line in lines)

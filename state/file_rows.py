@@ -1,7 +1,7 @@
-"""Rows of Parquet files by their places, so that wide values are read where and when they are needed.
+"""Rows of Parquet files by their locations, so that wide values are read only where and when they are needed.
 
-`find` reads narrow columns and gives each row's place; values are read later by places, row group by row group
-(`stream`, `take`). So memory holds what is asked for and one row group, however large the files are together.
+`find` reads narrow columns and the location of each row; values are read later by location, row group by row group
+(`stream`, `take`). So memory holds the wanted rows and one row group, however large the files are together.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ RowNumbers = npt.NDArray[np.int64]
 
 
 def files_of(places: RowNumbers) -> RowNumbers:
-    """The number of the file of each place."""
+    """The number of the file of each location."""
     return places >> _ROW_BITS
 
 
 class FileRows:
-    """Some files, each named by its table and its path below that; `schema` names every column that is asked for.
+    """Some files, each named by its table and its path below that; `schema` has every column that is read.
 
     A column that a file lacks is null there. For one thread.
     Every method raises StateError(STATE_TABLE_CORRUPT) for a file that is gone, or no Parquet.
@@ -41,9 +41,9 @@ class FileRows:
         self._starts: dict[int, RowNumbers] = {}
 
     def find(self, file: int, columns: Sequence[str], wanted: pc.Expression | None = None) -> pa.Table:
-        """These columns of the rows of a file that are wanted, and their `PLACE`.
+        """These columns of the wanted rows of a file, and their location (`PLACE`).
 
-        `columns` must hold what `wanted` asks about.
+        `columns` must include those in `wanted`.
         """
         fragment = self._open(file)
         starts = self._starts_of(file, fragment)
@@ -59,7 +59,7 @@ class FileRows:
     def read(
         self, file: int, columns: Sequence[str], wanted: pc.Expression | None = None
     ) -> Iterator[pa.Table]:
-        """These columns of the rows of a file that are wanted, a row group at a time."""
+        """These columns of the wanted rows of a file, a row group at a time."""
         for group in _groups(self._open(file), wanted, self._schema):
             yield self._read(file, group, columns, wanted)
 
@@ -71,7 +71,7 @@ class FileRows:
         return rows.slice(rows.num_rows - 1)
 
     def stream(self, places: RowNumbers, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """These columns of the rows at some places, in the order of places, in tables of some megabytes.
+        """These columns of the rows at some locations, in the order of locations, in tables of some megabytes.
 
         Every row group is read once. `places` may come in any order.
         """
@@ -85,7 +85,7 @@ class FileRows:
             yield pa.concat_tables(held)
 
     def take(self, places: RowNumbers, columns: Sequence[str], most_bytes: int) -> pa.Table | None:
-        """The rows at some places, in this order; None if several rows together take more than `most_bytes`."""
+        """The rows at some locations, in this order; None if several rows together take more than `most_bytes`."""
         order = np.argsort(places)
         held = [pa.schema([self._schema.field(name) for name in columns]).empty_table()]
         size = 0
@@ -99,7 +99,7 @@ class FileRows:
         return pa.concat_tables(held).take(pa.array(back))
 
     def _by_group(self, places: RowNumbers, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """The rows at sorted places, a row group at a time."""
+        """The rows at sorted locations, a row group at a time."""
         numbers = files_of(places)
         for file in np.unique(numbers).tolist():
             fragment = self._open(file)
@@ -147,7 +147,7 @@ class FileRows:
 def _groups(
     fragment: ds.ParquetFileFragment, wanted: pc.Expression | None, schema: pa.Schema
 ) -> Iterator[ds.ParquetFileFragment]:
-    """The row groups that may hold something wanted, one by one."""
+    """The row groups that may hold wanted rows, one by one."""
     some = fragment if wanted is None else fragment.subset(filter=wanted, schema=schema)
     for group in some.row_groups:
         yield fragment.subset(row_group_ids=[group.id])

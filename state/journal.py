@@ -44,14 +44,14 @@ class Entry:
 
 
 class Journal:
-    """Opened by taking the state over: the constructor's caller must call `take_over` before anything else."""
+    """The handle of an owner, or of who becomes one: `take_over` comes before `write_plan`."""
 
     def __init__(self, storage: Storage, table: TableSchema) -> None:
         self._ledger = Ledger(storage, PATH, _SCHEMA)
         self._table = table
         self._current = self._read()
         self._committing = threading.RLock()
-        """Held from a commit until its version is known: `is_superseded` would take it for another's in between."""
+        """Held from a commit until its version is known, for `is_superseded` would mistake it for another owner's."""
 
     @property
     def version(self) -> int:
@@ -64,7 +64,7 @@ class Journal:
         return self._current
 
     def plan_with(self, epoch: int) -> BatchPlan | None:
-        """The plan that holds the barrier `epoch`, looked for from the newest entry back; None if there is none.
+        """The plan that holds the barrier `epoch`, searched from the newest entry back; None if there is none.
 
         Old entries are cleaned away: a barrier of some minutes ago may not be found.
         """
@@ -82,9 +82,9 @@ class Journal:
         return None
 
     def plans_after(self, epoch: int, upto: int) -> list[BatchPlan]:
-        """The plans that lead from barrier `epoch` to `upto`, oldest first, from the entries that are still there.
+        """The plans that lead from barrier `epoch` to `upto`, oldest first.
 
-        Raises: StateError(STATE_TABLE_CORRUPT) when they are not.
+        Raises: StateError(STATE_TABLE_CORRUPT) when entries of them are gone.
         """
         plans: list[BatchPlan] = []
         for version in range(self.version, -1, -1):
@@ -126,8 +126,8 @@ class Journal:
     def take_over(self, owner: str, lanes: int, table_json: str) -> Entry | None:
         """Become the owner. Returns the entry of the owner before, whose transactional ids are to be fenced next.
 
-        An owner that is alive may write one plan after another meanwhile; each is taken over in its turn.
-        Raises: Fenced when another instance took over at the same moment; CommitConflict when it writes on and on.
+        An owner that is alive may write plans meanwhile; each is taken over in its turn, up to ten times.
+        Raises: Fenced when another instance took over at the same moment; CommitConflict when the owner keeps writing.
         """
         for attempt in range(1, _ATTEMPTS + 1):
             before = self._current
@@ -157,7 +157,7 @@ class Journal:
 
     @property
     def is_superseded(self) -> bool:
-        """Whether another instance has taken the state over since. Any thread may ask; it waits for a commit's end."""
+        """True once another instance has taken the state over. For any thread; waits for a commit under way."""
         with self._committing:
             return is_superseded(self._ledger.storage, self.version)
 
@@ -170,7 +170,7 @@ class Journal:
 
     def fenced(self) -> Fenced:
         """The error to stop with, naming the new owner as far as it can be read."""
-        # Read apart: this journal stays at the version it saw, and so superseded.
+        # A second handle: this one stays at the version it saw, and so superseded.
         entry = Journal(self._ledger.storage, self._table).current
         return Fenced(
             Code.FENCED, found=f"the state is owned by {entry.owner if entry else 'another instance'}"
@@ -188,7 +188,7 @@ class Journal:
 
 
 def is_superseded(storage: Storage, version: int) -> bool:
-    """Whether the journal has moved past `version`. It checks for two files, which is cheap enough for every lane task.
+    """True if the journal has moved past `version`. Checks for two files, which is cheap enough for every lane task.
 
     The newest commit is never cleaned away, older ones are, in their order. So where both this commit and the next one
     are gone, the journal moved on long ago.

@@ -3,14 +3,14 @@
 delta-rs writes small commits in milliseconds, without a Spark job. Two rules make it safe for us:
 
 - *No blind retry.* A commit that finds its version taken is refused (CommitConflict). Delta's own conflict
-  resolution would let two drivers append side by side, and both would believe that they own the state. But who took
-  the version is looked at: where an answer is lost and the store is asked again, it may have been this very commit.
+  resolution would let two drivers append side by side, and both would believe that they own the state. Who took the
+  version is checked: where an answer was lost and the request repeated, it may have been this very commit.
 - *Once per barrier.* Each commit carries the epoch that it brings the table to (a Delta `txn` action), so a
   re-run batch sees that its effect is there. The id of that record is fixed at the table's creation, so it goes
   with the table and not with any checkpoint.
 
-A commit may carry a note: a text that is there or not with its marks. Delta keeps it in the commit alone, and the
-newest commit is never cleaned away, so each commit repeats the note of the one before, unless it brings another.
+A commit may carry a note, a text that is atomic with its marks. Delta keeps it in the commit alone, and the newest
+commit is never cleaned away, so each commit repeats the note of the one before, unless it brings another.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from state.storage import DataFile, Storage, corrupt, now_ms
 _HOOKS = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
 
 LOG = "_delta_log"
-"""Where a table's commits and checkpoints are."""
+"""The folder of a table's commits and checkpoints."""
 _NOTE = "backfillNote"
-"""What a commit calls its note among what it tells of itself (Delta's `commitInfo`)."""
+"""The note's key in a commit's `commitInfo`."""
 _PARTITION = "partition."
-"""How delta-rs marks partition columns among a table's add actions."""
+"""delta-rs's prefix of partition columns in a table's add actions."""
 
 
 class Ledger:
@@ -49,7 +49,7 @@ class Ledger:
         partition_by: Sequence[str] = (),
         checkpoint_commits: int | None = None,
     ) -> None:
-        """`checkpoint_commits`: as the storage's retention says unless given; of a table that is created only."""
+        """`checkpoint_commits`, for a new table: by default the storage's retention has it."""
         commits = checkpoint_commits or storage.retention.checkpoint_commits
         self.storage, self.path, self.schema, self._partition_by = storage, path, schema, list(partition_by)
         self._table = _open_or_create(storage, path, schema, partition_by, commits)
@@ -58,7 +58,7 @@ class Ledger:
         self._records_id = f"{self._app_id}-records"
         self._copied_id = f"{self._app_id}-copied"
         self._marks: dict[str, int] = {}
-        """Those that were read or written, of the version seen."""
+        """The marks that were read or written, of the version seen."""
         self._noted: tuple[int, str | None] | None = None
         """A version, and the note of its commit."""
         self._sync_commits(self.version)
@@ -80,11 +80,11 @@ class Ledger:
 
     @property
     def copied(self) -> int:
-        """How many parts of another table were copied into this one, by the last commit's mark; 0 before any."""
+        """The number of parts of another table copied into this one, by the last commit's mark; 0 before any."""
         return self._mark(self._copied_id)
 
     def _mark(self, name: str) -> int:
-        """Read once: Delta reads every commit since the last checkpoint for it, a request each in an object store."""
+        """Read once a version: Delta reads every commit since the last checkpoint for it, a request each in a store."""
         if name not in self._marks:
             self._marks[name] = self._table.transaction_version(name) or 0
         return self._marks[name]
@@ -140,10 +140,10 @@ class Ledger:
     ) -> None:
         """Add and remove files in one commit on top of the version seen; marks and notes that are None stay.
 
-        It is on the disk before the next commit of any table; a caller that relies on it sooner waits (`await_synced`).
+        It is on the disk before the next commit of any table; callers that rely on it sooner call `await_synced`.
 
-        Raises: CommitConflict when another writer committed since; nothing was written then. Also when this very
-        commit had landed, its answer was lost, and it adds no file to know it by.
+        Raises: CommitConflict when another writer committed since; nothing was written then. Also when this very commit
+        had landed, its answer was lost, and it adds no file to recognise it by.
         """
         seen, note = self.version, self.note if note is None else note
         if added:
@@ -172,7 +172,7 @@ class Ledger:
                 raise self._conflict(seen) from error
             self._table.update_incremental()
         except DeltaError as error:
-            # What came behind the version seen is so long ago that it was cleaned away.
+            # The commits behind the version seen are so old that they were cleaned away.
             if self.storage.delta(self.path).version() > seen:
                 raise self._conflict(seen) from error
             raise
@@ -188,7 +188,7 @@ class Ledger:
             self.storage.begin_sync(*((self.path, LOG, name) for name in names), (self.path, LOG))
 
     def _holds(self, added: Sequence[DataFile], version: int) -> bool:
-        """Whether the newest version is this one, with the files in it. A refused writer's `version` stays."""
+        """True if the newest version is this one, with the files in it. A refused writer's `version` stays."""
         newest = self.storage.delta(self.path)
         there = {file.path for file in _files(newest, ())}
         return bool(added) and newest.version() == version and there.issuperset(f.path for f in added)

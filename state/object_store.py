@@ -1,13 +1,13 @@
-"""State in an object store: what pyarrow and delta-rs have to be given so that both reach the same one.
+"""State in an object store: options for pyarrow and delta-rs, so that both reach the same one.
 
 The address is `s3://bucket/prefix`. Everything else comes from AWS's own variables: AWS_ACCESS_KEY_ID,
 AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, or AWS_ROLE_ARN with AWS_WEB_IDENTITY_TOKEN_FILE; AWS_REGION; and
-AWS_ENDPOINT_URL for a store that is not Amazon's. Both clients read the credentials by themselves. The endpoint pyarrow
-does not look at (apache/arrow#49643), and plain http delta-rs refuses unless it is allowed by name.
+AWS_ENDPOINT_URL for a store that is not Amazon's. Both clients read the credentials by themselves. pyarrow ignores the
+endpoint (apache/arrow#49643), and delta-rs refuses plain http unless it is allowed by name.
 
-Of two commits on top of one version exactly one may land. A file system decides that by a name that is there already,
-a store by a *conditional put* (`If-None-Match: *`). One that takes the header and ignores it would let two instances
-own one state, so a new state tries it first (`fault_of`).
+Of two commits on top of one version exactly one may land. A file system refuses a name that exists, a store does a
+*conditional put* (`If-None-Match: *`). A store that accepts the header and ignores it would let two instances own one
+state, so a new state tries it first (`fault_of`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _RIVALS, _ROUNDS = 4, 3
 
 
 def is_store(root: str) -> bool:
-    """Whether this names an object store and no folder of this machine."""
+    """True for an address of an object store, False for a folder of this machine."""
     return "://" in root
 
 
@@ -75,9 +75,9 @@ def _endpoint() -> str | None:
 
 
 def fault_of(root: str, journal: str) -> str | None:
-    """Why a new state can't be kept below `root`, as tried with a table that is deleted again; None if it can.
+    """The reason why a new state can't be kept below `root`, found with a table that is deleted again; None if it can.
 
-    None as well where `journal` exists: an old state is not tested.
+    Also None where `journal` exists: an old state is not tested.
     """
     probe = f"{root.rstrip('/')}/probe-{uuid.uuid4().hex[:12]}"
     try:
@@ -93,7 +93,7 @@ def fault_of(root: str, journal: str) -> str | None:
 
 
 def _delete(filesystem: fs.FileSystem, folder: str) -> None:
-    """Files first: a store that keeps folders refuses to delete, at once with what is in it, one that is not empty."""
+    """Delete the files first: a store with real folders refuses to delete one that is not empty."""
     for info in filesystem.get_file_info(fs.FileSelector(folder, recursive=True)):
         if info.type == fs.FileType.File:
             filesystem.delete_file(info.path)
@@ -101,7 +101,7 @@ def _delete(filesystem: fs.FileSystem, folder: str) -> None:
 
 
 def one_commit_wins(uri: str, options: dict[str, str] | None) -> bool:
-    """Whether concurrent commits of one version never both landed, in a table at `uri` that is left there.
+    """False if two concurrent commits of one version both landed, in a table at `uri` that is left there.
 
     delta-rs checks for a rival before it writes, so only commits that check at the same moment test the store. False is
     a proof; True is none.

@@ -77,7 +77,7 @@ class ProgressTable:
         return loaded
 
     def load(self, job: str, start_epoch: int) -> dict[int, Progress]:
-        """As `load_all`, for one job. Several are cheaper together: each call reads the whole table."""
+        """The newest progress of one job. Each call reads the whole table: for several jobs use `load_all`."""
         return self.load_all({job: start_epoch})[job]
 
     def commit(
@@ -85,7 +85,7 @@ class ProgressTable:
     ) -> None:
         """Append the vnodes that changed by barrier `epoch`. Does nothing if that barrier is there already.
 
-        `starts` are all jobs that are known, as for `load_all`: where the table is rewritten, rows of others leave it.
+        `starts` are all known jobs, as for `load_all`: where the table is rewritten, rows of other jobs are dropped.
         None keeps all.
         """
         if epoch <= self.epoch:

@@ -7,8 +7,8 @@
 The table at barrier b is base ⊕ log up to b. A plan pins a version of both; all files of a version are
 immutable, so readers are given paths and never look at "latest".
 
-Only the driver's batch thread commits. The compaction runs beside it and writes files; what it has made goes into the
-base, and out of the log, between two batches.
+Only the driver's batch thread commits. The compaction runs in parallel and writes files; they are committed to the
+base, and the compacted files removed from the log, between two batches.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ LOG_BOUNDS = (VNODE, EPOCH)
 ROWS_PER_GROUP = 16_384
 """Rows of a Parquet row group, which a reader can skip."""
 BYTES_PER_GROUP = 2 << 20
-"""Arrow bytes of a row group, about: what a reader holds to get at any row of it."""
+"""Arrow bytes of a row group, about: a reader of any row holds all of it."""
 _RAW_BYTES = re.compile(r"-([0-9]{1,18})b-[^/]*$")
 _LIKELY_EXPANSION = 4
-"""Arrow bytes per byte of a Parquet file whose name does not say: those of before names said it."""
+"""Arrow bytes per byte of a Parquet file without them in its name, as former versions wrote."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class ReplicaFiles:
 
     @cached_property
     def base_rows(self) -> int:
-        """Rows in the base, deleted ones of the log included."""
+        """Rows in the base, those that the log deletes included."""
         return sum(file.rows for files in self.base.values() for file in files)
 
     @cached_property
@@ -110,13 +110,13 @@ class ReplicaFiles:
         return {vnode: sum(file.rows for file in files) for vnode, files in self.base.items()}
 
     def of_vnodes(self, vnodes: Collection[int]) -> ReplicaFiles:
-        """Only what readers of these vnodes need: of the log the files whose bounds hold at least one of them."""
+        """The files that readers of these vnodes need: of the log those whose bounds hold at least one of them."""
         ordered = sorted(vnodes)
         base = {vnode: self.base[vnode] for vnode in ordered if vnode in self.base}
         return replace(self, base=base, log=tuple(file for file in self.log if _holds(file, ordered)))
 
     def since(self, epoch: int) -> ReplicaFiles | None:
-        """The log behind a barrier, as a version of its own; None where it no longer has all of that.
+        """The log behind a barrier, as a version of its own; None where it no longer holds all of that.
 
         Its `compacted_epoch` is the barrier: a merged file may hold rows on both sides of it, without those that were
         newest there, which are in other files.
@@ -127,7 +127,7 @@ class ReplicaFiles:
 
 
 def _holds(file: DataFile, vnodes: Sequence[int]) -> bool:
-    """Whether the file may hold rows of one of some vnodes, which are in order."""
+    """True if the file may hold rows of one of these vnodes, which are in order."""
     bounds = file.bounds.get(VNODE)
     if bounds is None:
         return bool(vnodes)
@@ -187,11 +187,11 @@ class Replica:
         *,
         read_at: int | None = None,
     ) -> bool:
-        """Swap the files of the vnodes that were compacted; whether it did. Only between two batches.
+        """Swap the files of the compacted vnodes; returns False if there was nothing to do. Only between two batches.
 
-        `removed` are all base files of these vnodes that the compaction has read, of the base as of `read_at`, the
-        barrier that it was complete up to; the base is then complete up to `epoch`. Does nothing where that is done,
-        and where another compaction came in between: one of the instance before, seen by a `reload`.
+        `removed` are all base files of these vnodes that the compaction has read, at the version of the base that was
+        complete up to barrier `read_at`; the base is then complete up to `epoch`. Does nothing if it is already, or if
+        another compaction came in between: one of the instance before, seen by a `reload`.
         Raises: CommitConflict when another writer committed to the base.
         """
         is_due = epoch > self.compacted_epoch and read_at in (None, self.compacted_epoch)
@@ -231,9 +231,9 @@ class Replica:
 
     @property
     def seen(self) -> Marks | None:
-        """What was seen of the upstream up to where the log ends, if its records may be sent again.
+        """Positions seen of the upstream up to the end of the log, if its records may be redelivered.
 
-        None for a log to which no version of the service has appended that commits this.
+        None for a log that only former versions of the service, which did not commit them, have appended to.
         """
         return None if self.log.note is None else marks_from_dict(json.loads(self.log.note))
 
@@ -255,7 +255,7 @@ class Replica:
             self.log.commit(added, epoch=None, records=records, note=_note(seen))
 
     def holds(self, plan: BatchPlan) -> bool:
-        """Whether the log has the changes of a batch, or of a part of a long interval."""
+        """True if the log has the changes of a batch, or of a part of a long interval."""
         if plan.until is None:
             return self.log_epoch >= plan.epoch
         return self.log.records >= plan.end_records
@@ -292,7 +292,7 @@ def _as_committed(file: BaseFile) -> DataFile:
 
 
 def write_log_file(storage: Storage, rows: pa.Table, stem: str) -> DataFile:
-    """Write rows of `log_schema` as a file of the log, with bounds by which readers see whether they need it.
+    """Write rows of `log_schema` as a file of the log, with bounds by which readers skip it.
 
     It belongs to the log once it is committed (`Replica.append`, `replace_log_files`).
     """
@@ -304,7 +304,7 @@ def write_replica_file(
 ) -> DataFile:
     """Write rows as one file of base or log; the file is built in memory, so give it some megabytes at a time.
 
-    Its name says how large they are in memory, and its row groups go by that as well.
+    Its name holds their bytes in memory, which also decide its row groups.
     """
     size = rows.nbytes
     return storage.write_parquet(
@@ -323,7 +323,7 @@ def write_log_parts(
     of: Sequence[DataFile],
     stem: str,
 ) -> DataFile:
-    """As `write_log_file`, for the rows of the files `of`, which come in parts; one part at a time is in memory."""
+    """Write the rows of the files `of` as one file of the log, as `write_log_file` does, with one part in memory."""
     size = sum(map(raw_bytes, of))
     bounds = {
         name: (min(file.bounds[name][0] for file in of), max(file.bounds[name][1] for file in of))

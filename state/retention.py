@@ -1,4 +1,4 @@
-"""How long the state keeps files and commits that no newest version needs."""
+"""Retention of files and commits that no newest version needs."""
 
 from __future__ import annotations
 

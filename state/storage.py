@@ -1,4 +1,4 @@
-"""Where durable state lives: a folder, or an object store (`state.object_store`).
+"""Storage of durable state: a folder, or an object store (`state.object_store`).
 
 Everything below the root is an ordinary Delta table or Parquet file:
 
@@ -6,7 +6,7 @@ Everything below the root is an ordinary Delta table or Parquet file:
     journal                        the plan of the open batch, and who owns the state
     progress                       one row per changed vnode and barrier
     schemas                        the upstream's schemas by id, small JSON files
-    upstream                       what is known of the upstream's offsets, a small JSON file
+    upstream                       empty ranges of the upstream's offsets, a small JSON file
     initial/chunks, /waiting       rows and events on their way in, while a table starts from a database
 """
 
@@ -44,8 +44,8 @@ _OURS = ("replica", "replica/base", "replica/log", "journal", "progress", "schem
 class DataFile:
     """A Parquet file of a Delta table: path below the table's root, bytes, rows, true column bounds, partition.
 
-    `bounds` maps a column to its (minimum, maximum); leaving a column out is always allowed, a wrong bound
-    never: readers rely on statistics.
+    `bounds` maps a column to its (minimum, maximum). A column may be left out; a wrong bound is never allowed, because
+    readers skip files by it.
     """
 
     path: str
@@ -66,13 +66,13 @@ class DataFile:
 class Storage:
     """The root of the state. Cheap to make and to pickle: lanes build their own filesystem from it.
 
-    Everything durable is read and written through here. With `synced`, what is written to a local file system is on
-    the disk before anything relies on it (`state.durability`).
+    Everything durable is read and written through it. With `synced`, data written to a local file system is on the disk
+    before anything relies on it (`state.durability`).
     """
 
     root: str
     retention: StateRetention = StateRetention()  # noqa: RUF009 (a value)
-    """For the process that creates and cleans tables; lanes do not get it."""
+    """For the process that creates and cleans tables; it is not pickled to lanes."""
     synced: bool = True
 
     def __post_init__(self) -> None:
@@ -88,7 +88,7 @@ class Storage:
 
     @property
     def is_store(self) -> bool:
-        """Whether the root is in an object store, which shows an object once it is complete, and answers for it."""
+        """True if the root is in an object store, which shows an object once it is complete and durable."""
         return is_store(self.root)
 
     def uri(self, *parts: str) -> str:
@@ -135,7 +135,7 @@ class Storage:
                 raise self._invalid(name, "a link that leads out of the state's folder")
 
     def sync(self, *parts: str) -> None:
-        """Wait until a file, or the names in a folder, are on the disk. Nothing on a store that answers for itself."""
+        """Wait until a file, or the names in a folder, are on the disk. Does nothing on an object store."""
         if self._syncs:
             sync_path(Path(self.root, *parts))
 
@@ -145,7 +145,7 @@ class Storage:
             self._background.begin([Path(self.root, *parts) for parts in paths])
 
     def await_synced(self) -> None:
-        """Wait until all that `begin_sync` was given is on the disk."""
+        """Wait until all paths given to `begin_sync` are on the disk."""
         if self._syncs:
             self._background.wait()
 
@@ -186,24 +186,24 @@ class Storage:
             return bytes(source.read())
 
     def exists(self, *parts: str) -> bool:
-        """Whether a file or folder is there."""
+        """True if the file or folder exists."""
         info = self.filesystem.get_file_info(self.path(*parts))
         return bool(info.type != fs.FileType.NotFound)
 
     def listed(self, *parts: str) -> list[fs.FileInfo]:
-        """What a folder holds, without what is in its folders; nothing where there is none. Raises: OSError."""
+        """The entries of a folder, not recursive; none if it does not exist. Raises: OSError."""
         there = fs.FileSelector(self.path(*parts), allow_not_found=True)
         try:
             return list(self.filesystem.get_file_info(there))
-        except FileNotFoundError:  # Arrow's answer where the folder was made while it looked for it
+        except FileNotFoundError:  # Arrow's error where the folder was made during the call
             return list(self.filesystem.get_file_info(there))
 
     def delta(self, path: str, *, version: int | None = None) -> DeltaTable:
         """The Delta table at `path`, at its newest version or an older one.
 
         Raises: deltalake's TableNotFoundError, and DeltaError for one that does not open;
-        StateError(STATE_TABLE_CORRUPT) for an empty commit. A power failure leaves such files, and they would be read
-        as commits that change nothing.
+        StateError(STATE_TABLE_CORRUPT) for an empty commit, which a power failure leaves behind: it would be read as a
+        commit that changes nothing.
         """
         for info in self.listed(path, "_delta_log"):
             if info.extension == "json" and not info.size:
@@ -248,8 +248,8 @@ class Storage:
     ) -> pa.Table:
         """Rows of some files of the Delta table at `table_path`, by path: files never change.
 
-        `schema` names at least the columns that are returned or asked about; row groups that hold nothing `wanted`
-        are skipped.
+        `schema` names at least the columns that are returned or in `wanted`; row groups without wanted rows are
+        skipped.
         Raises: StateError(STATE_TABLE_CORRUPT) when one is gone, or no Parquet.
         """
         if not files:
@@ -272,7 +272,7 @@ class Storage:
         wanted: pc.Expression,
         part_bytes: int,
     ) -> Iterator[pa.Table]:
-        """As `read_parquet`, all columns, in parts of about `part_bytes`, of which one at a time is in memory.
+        """Rows as of `read_parquet`, all columns, in parts of about `part_bytes`, one of which is in memory.
 
         Raises: as `read_parquet`.
         """
@@ -328,7 +328,7 @@ class Storage:
         bounds: Mapping[str, tuple[Any, Any]],
         row_group_rows: int,
     ) -> DataFile:
-        """As `write_parquet`, of rows in parts, one at a time in memory. `bounds` are those of all rows."""
+        """Write rows in parts as one new file, with one part in memory. `bounds` are those of all rows."""
         name, rows = f"{stem}-{uuid.uuid4().hex[:12]}.parquet", 0
         with self.filesystem.open_output_stream(self.path(table_path, name)) as out:
             with pq.ParquetWriter(out, schema, compression="zstd", store_decimal_as_integer=True) as writer:

@@ -77,7 +77,7 @@ def compute_vnode(values: Sequence[Any], columns: Sequence[Column], vnode_count:
 
 
 def vnode_expression(table: TableSchema, row: SparkColumn) -> SparkColumn:
-    """The same as a Spark expression over a struct column that holds the table's columns."""
+    """`compute_vnode` as a Spark expression over a struct column that holds the table's columns."""
     from pyspark.sql import functions as F
 
     keys = [row.getField(name) for name in table.distribution_key]
@@ -135,14 +135,14 @@ def _numbers(column: pa.Array) -> npt.NDArray[Any]:
 
 
 def _bits(values: npt.NDArray[Any], width: type[np.unsignedinteger]) -> Hashes:
-    """As Java's doubleToLongBits: one NaN; and Spark has one zero."""
+    """The bits of Java's doubleToLongBits, with one NaN; and with one zero, as Spark has it."""
     canonical = np.where(np.isnan(values), values.dtype.type("nan"), values + values.dtype.type(0))
     bits: Hashes = canonical.astype(values.dtype).view(width).astype(np.uint64)
     return bits
 
 
 def _unscaled(column: pa.Array) -> Hashes:
-    """The lower half of each 128-bit integer: all of it, for so few digits."""
+    """The lower 64 bits of each 128-bit integer: all of it, with at most 18 digits."""
     halves = np.frombuffer(column.buffers()[1], dtype=np.uint64)
     return halves[2 * column.offset : 2 * (column.offset + len(column)) : 2]
 
@@ -168,7 +168,7 @@ def _finished(mixed: Hashes) -> Hashes:
 
 
 def _one_by_one(column: pa.Array, kind: ColumnType, seeds: Hashes) -> Hashes:
-    if kind.name in (TypeName.STRING, TypeName.BINARY):  # as bytes there is nothing left to do for each
+    if kind.name in (TypeName.STRING, TypeName.BINARY):  # bytes need no conversion
         values = column.cast(pa.binary()).fill_null(b"").to_pylist()
         return np.fromiter(map(xxhash.xxh64_intdigest, values, seeds.tolist()), np.uint64, len(column))
     hashed = (

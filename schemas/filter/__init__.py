@@ -2,7 +2,6 @@
 
     grammar.lark   the language
     ast            a filter as a tree of values, with its canonical text
-    literals       literals and which column they may meet
     parse          text to filter, within limits
     refusal        what to say about text that is no filter
     columnar       filter over Arrow columns, as Spark would decide row by row

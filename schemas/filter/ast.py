@@ -26,7 +26,7 @@ from typing import assert_never
 from schemas.types import ColumnType, TypeName
 
 Literal = Decimal | str | bool | dt.date | dt.datetime
-"""What a literal is in Python; a timestamp is an aware `datetime` in UTC."""
+"""A literal's Python type; a timestamp is an aware `datetime` in UTC."""
 
 MAX_DIGITS = 38
 MAX_EXPONENT = 400
@@ -49,7 +49,7 @@ _BELONGS: dict[TypeName, tuple[type[Literal], str]] = {
     TypeName.DATE: (dt.date, "DATE '2026-01-31'"),
     TypeName.TIMESTAMP: (dt.datetime, "TIMESTAMP '2026-01-31 12:00:00'"),
 }
-"""What each type is compared with. Binary is missing: its bytes have no literal."""
+"""The literal that each type is compared with. Binary is missing: its bytes have no literal."""
 
 
 def number_from_text(text: str) -> Decimal:
@@ -111,7 +111,7 @@ def literal_text(literal: Literal) -> str:
 
 
 def check_belongs(literal: Literal, kind: ColumnType) -> None:
-    """ValueError, saying what would do, when a column of this type can't be compared with this literal.
+    """Check that a column of this type can be compared with a literal. Raises: ValueError that names the right form.
 
     Nothing is converted: a date doesn't meet a text that looks like one, so no session setting decides what
     a filter means. On float and double the number has to lie within the range of a double.
@@ -133,7 +133,7 @@ def check_pattern(pattern: str) -> None:
 
 
 class Operator(StrEnum):
-    """How a comparison compares; `!=` is read as `<>`."""
+    """Operators of a comparison; `!=` is read as `<>`."""
 
     EQUAL = "="
     NOT_EQUAL = "<>"

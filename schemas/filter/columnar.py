@@ -155,5 +155,5 @@ def _floor(number: Decimal, kind: pa.DataType) -> Decimal:
 
 
 def _settled(values: pa.Array, truth: bool) -> pa.BooleanArray:
-    """The same answer for every row that has a value."""
+    """`truth` for every row that has a value, null for the others."""
     return pc.if_else(pc.is_valid(values), pa.scalar(truth), pa.scalar(None, pa.bool_()))

@@ -78,7 +78,7 @@ _TERMINALS = {
 }
 
 Problem = UnexpectedToken | UnexpectedCharacters
-"""How the parser gives up: at a token out of place, or at text that is no token there."""
+"""The parser's failures: a token out of place, or text that is no token there."""
 
 _GRAMMAR = "column op literal, [NOT] IN, [NOT] BETWEEN, [NOT] LIKE, IS [NOT] NULL, AND, OR, NOT, parentheses"
 
@@ -101,7 +101,7 @@ def shown(text: str) -> str:
 
 
 def refusal(text: str, problem: Problem, table: TableSchema) -> ConfigError:
-    """Say what stands at the place where the parser gave up."""
+    """The error for the text where the parser gave up."""
     expected = _expected(problem)
     if isinstance(problem, UnexpectedToken) and problem.token.type == "$END":
         return invalid(len(text), "the end of the text", _listed(expected))
@@ -132,7 +132,7 @@ def _word(text: str, position: int) -> str:
 
 
 _Construct = tuple[int, str] | None
-"""Where a known construct begins, and what it is."""
+"""The start of a known construct, and its name for people."""
 
 
 def _sign(text: str, position: int) -> _Construct:

@@ -1,1 +1,1 @@
-"""What fills a replica at its start: a Delta table, copied in parts that are remembered."""
+"""Starts of a replica: from a Delta table, copied in parts that are remembered, or from a database."""

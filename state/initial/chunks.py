@@ -1,10 +1,10 @@
-"""What a start from a database keeps beside the replica until it is over: rows of chunks, and events that wait.
+"""State of a start from a database until it is over: rows of chunks, and events that wait for theirs.
 
     initial/chunks     files of rows, by vnode; they belong to a chunk once a plan in the journal names them
     initial/waiting    a Delta table of events (`state.columns.waiting_schema`)
 
-Events are added by each batch that has some, and leave in the batch that releases chunks: then all that wait are looked
-at, and those that go on waiting are written anew. Each commit carries the epoch of its batch, as those of the log do.
+Batches add their events. A batch that releases chunks reads all waiting events, and writes those that go on waiting
+anew. Each commit carries the epoch of its batch, as those of the log do.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CHUNKS_PATH, WAITING_PATH = "initial/chunks", "initial/waiting"
 def stage(storage: Storage, table: TableSchema, rows: pa.Table) -> str:
     """Write rows of a chunk, the table's columns, to a file; returns its path. May be called by any thread.
 
-    The file is on the disk when this returns. It counts once a plan in the journal names it; until then a crash leaves
+    The file is on the disk when this returns. It counts once a plan in the journal names it; a crash before that leaves
     it behind as garbage.
     """
     vnodes = vnodes_of(rows, table)
@@ -75,7 +75,7 @@ def _within(vnodes: range) -> pc.Expression:
 
 
 def write_waiting(storage: Storage, rows: pa.Table, stem: str) -> DataFile:
-    """Write events as a file of `initial/waiting`, of which it is a part once it is committed."""
+    """Write events as a file of `initial/waiting`; it belongs to the table once it is committed."""
     return storage.write_parquet(
         WAITING_PATH,
         rows,
@@ -109,9 +109,9 @@ class WaitingEvents:
         return files_of(self._storage, WAITING_PATH, version)
 
     def commit(self, added: Sequence[DataFile], epoch: int, *, version: int, anew: bool) -> None:
-        """Add the events of a batch that was planned at `version`; `anew`: in place of all that were there.
+        """Add the events of a batch that was planned at `version`; `anew`: in place of all earlier ones.
 
-        Does nothing if it is done, or if there is nothing to do. Raises: CommitConflict when another writer committed.
+        Does nothing if the batch is committed already. Raises: CommitConflict when another writer committed.
         """
         added = [file for file in added if file.rows]
         if epoch <= self.epoch:
@@ -121,7 +121,7 @@ class WaitingEvents:
             self._ledger.commit(added, removed, epoch=epoch)
 
     def commit_part(self, added: Sequence[DataFile], records: int) -> None:
-        """As `commit`, for a part of an interval that is not over; `records` is `BatchPlan.end_records`."""
+        """Add the events of a part of an interval that is not over; `records` is `BatchPlan.end_records`."""
         added = [file for file in added if file.rows]
         if added and records > self._ledger.records:
             self._ledger.commit(added, epoch=None, records=records)

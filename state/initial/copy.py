@@ -33,7 +33,7 @@ from state.values.invalid_values import invalid_values
 from state.values.order import arrays
 
 ALL = (1 << 62) - 1
-"""The log's mark `copied` once there is nothing left to copy."""
+"""The log's mark `copied` once everything is copied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class CopyProgress:
 
 
 def progress_of(replica: Replica, of: int | None) -> CopyProgress | None:
-    """How far the copy into a replica is; None once it is done."""
+    """The progress of the copy into a replica; None once it is done."""
     if replica.log.copied == ALL:
         return None
     sorted_ = sum(file.rows for file in replica.base.files())
@@ -61,7 +61,7 @@ def staged(replica: Replica) -> list[DataFile]:
 BYTES_PER_FILE = 32 << 20
 """Arrow bytes of rows that a part holds at a time, and of the file that it makes of them."""
 _BEFORE_ALL = -1
-"""The epoch that rows at epoch 0 are behind."""
+"""The epoch before that of the copied rows, which is 0."""
 
 
 @dataclass(frozen=True)
@@ -76,10 +76,10 @@ class CopyPart:
 
 @dataclass(frozen=True, slots=True)
 class CopiedPart:
-    """Files that hold the rows of a part; none where it has rows that can't be taken, or files that can't be read.
+    """Files that hold the rows of a part; none where it has invalid rows, or files that can't be read.
 
-    `keyless` counts rows without a key, `invalid` values that their column's type can't hold, by code, column and text.
-    Faults travel as values: of what a worker raises, the driver learns only that the job failed.
+    `keyless` counts rows with a null in the key, `invalid` values that their column's type can't hold, by code, column
+    and text. Errors travel as values: of an exception in a worker, Spark tells the driver only that the job failed.
     """
 
     number: int
@@ -142,7 +142,7 @@ def _as_inserts(rows: pa.Table, table: TableSchema) -> pa.Table:
 
 
 class TableCopy:
-    """A copy under way: take the next parts, run them anywhere, and commit their results.
+    """A copy under way: get the next parts, run them anywhere, and commit their results.
 
     One writer: that of the replica, before its first batch. Raises, from every commit: CommitConflict.
     """
@@ -160,7 +160,7 @@ class TableCopy:
         return self._source.parts(self._most_rows)
 
     def to_copy(self, most: int) -> list[CopyPart]:
-        """The next parts of the first pass; none when that is over."""
+        """The next parts of the first pass, at most `most`; none when it is over."""
         replica = self._replica
         done = replica.log.copied
         return [
@@ -169,7 +169,7 @@ class TableCopy:
         ]
 
     def commit_copied(self, parts: Sequence[CopiedPart]) -> None:
-        """Commit the results of all parts that `to_copy` gave.
+        """Commit the results of all parts from `to_copy`.
 
         Raises: ConfigError(INITIAL_TABLE_UNREADABLE, INITIAL_KEY_NULL, VALUE_OUT_OF_RANGE, BAD_ENCODING). Counts are
         those of these parts.
@@ -194,19 +194,19 @@ class TableCopy:
         return parts_of(replica.storage, replica.table, files)
 
     def to_sort(self, most: int) -> list[CompactionPart]:
-        """The next parts of the second pass, once the first is over; none when that is over, too."""
+        """The next parts of the second pass, once the first is over; none when it is over as well."""
         done = self._replica.base.copied
         return self._sort_parts[done : done + most]
 
     def commit_sorted(self, parts: int, result: CompactionResult) -> None:
-        """Commit the result of `parts` parts that `to_sort` gave. Raises: ConfigError(INITIAL_KEY_DUPLICATE)."""
+        """Commit the result of `parts` parts from `to_sort`. Raises: ConfigError(INITIAL_KEY_DUPLICATE)."""
         if twice := result.rows_read - sum(file.rows for file in result.added):
             raise self._fault(Code.INITIAL_KEY_DUPLICATE, f"{twice} rows with the primary key of another one")
         base = self._replica.base
         base.commit(result.added, epoch=None, copied=base.copied + parts)
 
     def commit_end(self) -> None:
-        """Both passes are over: what only they needed leaves the log."""
+        """Remove the copied files from the log, after both passes."""
         self._replica.log.commit([], staged(self._replica), epoch=None, copied=ALL)
 
     def _fault(self, code: Code, found: str) -> ConfigError:

@@ -23,32 +23,32 @@ class Identity:
     table: int
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
+        """JSON values, which `from_dict` reads back."""
         return {"system": self.system, "database": self.database, "table": self.table}
 
     @classmethod
     def from_dict(cls, raw: dict[str, Any]) -> Identity:
-        """From what `to_dict` gave."""
+        """Read what `to_dict` gave."""
         return cls(raw["system"], raw["database"], raw["table"])
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """Of a table that is to be copied: decided once, and to be kept with the state.
+    """The plan of reading a table from its database: decided once, before any row is read, and kept with the state.
 
-    The ranges follow each other up to the last key that there was. `tail` is the chunk behind them: without a row, and
-    with the snapshot that saw none there. So a table that is appended to does not keep the copy from its end.
+    The ranges follow each other up to the last key at that time. `tail` is the chunk behind them: without a row, and
+    with the snapshot that saw none there. So the copy ends even if the table is appended to all the time.
     """
 
     ranges: tuple[KeyRange, ...]
     tail: Chunk | None
     """None for a whole table, which one snapshot sees."""
     rows: int
-    """As the server estimates them."""
+    """The server's estimate."""
     size: int
-    """Bytes that it takes in the database, without its indexes."""
+    """Bytes of the table in the database, without its indexes."""
     first: TransactionSnapshot
-    """Taken before any row is read, and as that of the tail."""
+    """Taken before any row is read; also the snapshot of the tail."""
 
     def begin(self) -> TableRead:
         """The reading at its beginning; the tail has yet to be read, too."""
@@ -56,7 +56,7 @@ class Survey:
         return TableRead.begin(self.first, bounds)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
+        """JSON values, which `from_dict` reads back."""
         return {
             "ranges": [keys.to_list() for keys in self.ranges],
             "tail": None if self.tail is None else self.tail.to_dict(),
@@ -67,7 +67,7 @@ class Survey:
 
     @classmethod
     def from_dict(cls, raw: dict[str, Any], key_columns: Sequence[Column]) -> Survey:
-        """From what `to_dict` gave."""
+        """Read what `to_dict` gave."""
         tail = raw["tail"]
         return cls(
             tuple(KeyRange.from_list(keys, key_columns) for keys in raw["ranges"]),
@@ -97,12 +97,12 @@ class Start:
     rows: int | None
 
     def bound(self) -> dict[str, Any]:
-        """As a key of the binding, with JSON values."""
+        """The binding's entry, with JSON values."""
         return {KEY: {**self.declared.to_dict(), "from": list(self.offsets), "rows": self.rows}}
 
     @classmethod
     def from_binding(cls, binding: str) -> Start | None:
-        """That of a state with this binding, None for one that starts elsewhere."""
+        """The start in a state's binding; None for another kind of start."""
         raw = json.loads(binding).get(KEY)
         if raw is None or _KIND in raw:
             return None
@@ -119,12 +119,12 @@ class TopicStart:
     offsets: tuple[int, ...]
 
     def bound(self) -> dict[str, Any]:
-        """As a key of the binding, with JSON values."""
+        """The binding's entry, with JSON values."""
         return {KEY: {_KIND: _TOPIC, "from": list(self.offsets)}}
 
     @classmethod
     def from_binding(cls, binding: str) -> TopicStart | None:
-        """That of a state with this binding, None for one that starts elsewhere."""
+        """The start in a state's binding; None for another kind of start."""
         raw = json.loads(binding).get(KEY)
         return None if raw is None or raw.get(_KIND) != _TOPIC else cls(tuple(raw["from"]))
 
@@ -136,8 +136,8 @@ class TopicStart:
 class DatabaseStart:
     """A start from a table of PostgreSQL.
 
-    `declared` is what the state is bound to (`PostgresStart.to_dict`). `time` and `publication` are the connector's,
-    None where it was not asked or does not say.
+    `declared` is the bound declaration (`PostgresStart.to_dict`). `time` and `publication` are the connector's, None
+    where they are not known.
     """
 
     declared: dict[str, Any]
@@ -148,7 +148,7 @@ class DatabaseStart:
     publication: str | None = None
 
     def bound(self) -> dict[str, Any]:
-        """As a key of the binding, with JSON values."""
+        """The binding's entry, with JSON values."""
         return {
             KEY: {
                 _KIND: _POSTGRES,
@@ -163,7 +163,7 @@ class DatabaseStart:
 
     @classmethod
     def from_binding(cls, binding: str, table: TableSchema) -> DatabaseStart | None:
-        """That of a state with this binding, None for one that starts elsewhere."""
+        """The start in a state's binding; None for another kind of start."""
         raw = json.loads(binding).get(KEY)
         if raw is None or raw.get(_KIND) != _POSTGRES:
             return None
@@ -181,4 +181,4 @@ class DatabaseStart:
 
 
 AnyStart = Start | DatabaseStart | TopicStart
-"""Where a table starts, if not at the first record of its topic."""
+"""A start from elsewhere than the first record of the topic."""

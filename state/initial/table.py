@@ -1,11 +1,11 @@
-"""A Delta table that a replica starts from: one version of it, checked, cut into parts, and read.
+"""The Delta table that a replica starts from: one version of it, checked, cut into parts, and read.
 
 It is not the service's own table, so everything about it is checked. It is read as the state itself is, with delta-rs
 and Arrow, whose options (credentials of an object store, say) come from the environment.
 
-Where the files alone are not the rows (deletion vectors, mapped columns), delta-rs reads the table as a whole. There it
-takes INT96, which Spark writes, for nanoseconds, and a timestamp after the year 2262 silently becomes another one; so
-such a table is refused if a declared column is a timestamp.
+Where files do not hold the rows as they are (deletion vectors, mapped columns), delta-rs reads the table as a whole. It
+then reads INT96, which Spark writes, as nanoseconds, and a timestamp after the year 2262 silently becomes another one;
+so such a table is refused if a declared column is a timestamp.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _BY_FILE = frozenset({"timestampNtz"})
 
 @dataclass(frozen=True, slots=True)
 class SourcePart:
-    """Some files of the table, by their place in the order of paths; None: the table is read as a whole."""
+    """Some files of the table: [first, end) in the order of paths; None: the table is read as a whole."""
 
     uri: str
     version: int
@@ -92,7 +92,7 @@ def _fragments(dataset: ds.Dataset) -> list[ds.Fragment]:
 
 
 class SourceTable:
-    """The table, opened. `rows` and `size` (bytes of Parquet) are as its log has them; None: it does not say."""
+    """The table, opened. `rows` and `size` (bytes of Parquet) come from its log; `rows` is None where it has none."""
 
     def __init__(self, uri: str, version: int) -> None:
         """Raises: ConfigError(INITIAL_TABLE_MISSING, INITIAL_VERSION_MISSING, INITIAL_TABLE_UNREADABLE)."""
@@ -163,7 +163,7 @@ class SourceTable:
                 raise self.invalid(found.code, column.name, found.text, sum(counts))
 
     def invalid(self, code: Code, column: str, text: str, count: int) -> ConfigError:
-        """The error for values of a column that its type can't hold; `text` says what one of them is."""
+        """The error for values that a column's type can't hold; `text` describes one of them."""
         return ConfigError(
             code,
             where=f"{self.uri}@{self.version}",
@@ -192,7 +192,7 @@ class SourceTable:
 
 
 def checked_table(declared: DeltaStart, table: TableSchema) -> SourceTable:
-    """The table that is declared. Raises: ConfigError, as `SourceTable` and its `check`."""
+    """The declared table. Raises: ConfigError, as `SourceTable` and its `check`."""
     source = SourceTable(declared.uri, declared.version)
     source.check(table)
     return source

@@ -1,1 +1,1 @@
-"""What keeps the state small, beside the batches: compaction, merges of log files, cleaning."""
+"""Maintenance of the state between batches: compaction, merges of log files, cleaning."""

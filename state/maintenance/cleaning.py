@@ -58,10 +58,10 @@ def clean_table(
 ) -> Cleaned:
     """Delete what the table at `path` needed longer ago than its retention. Others may commit meanwhile.
 
-    `pinned` are versions that stay readable, those of a plan that may be carried out again. `open_since_ms` is when the
-    oldest work began that has not committed its files yet, by default now: files older than that by the retention are
+    `pinned` are versions that stay readable: those of a plan that may be repeated. `open_since_ms` is the start of the
+    oldest work that has not committed its files yet, by default now: files older than that by the retention are
     left-overs, and no others. Once `is_over`, nothing more is deleted.
-    Raises: TableNotFoundError and DeltaError of deltalake, OSError. A file that is gone already is none.
+    Raises: TableNotFoundError and DeltaError of deltalake, OSError. A file that is gone already is no error.
     """
     since_ms = now_ms() if open_since_ms is None else open_since_ms
     data = delete_files(storage, _dead_data(storage, path, pinned, since_ms), is_over)
@@ -82,10 +82,10 @@ def _dead_data(storage: Storage, path: str, pinned: Sequence[int], open_since_ms
 
 
 def _dead_log(storage: Storage, path: str, pinned: Sequence[int]) -> list[str]:
-    """In rising order of versions, so that whatever ends it leaves the newest ones, complete.
+    """In rising order of versions, so that an interrupted round leaves the newest ones, complete.
 
-    The first version that stays has a checkpoint as old as the retention: a reader that has listed the log since finds
-    what it needs there. Its commit stays too, because the owner of the journal looks for the one that it wrote last.
+    The first version that stays has a checkpoint as old as the retention: a reader that listed the log since then finds
+    everything that it needs. Its commit stays too, because the owner of the journal checks for the one it wrote last.
     """
     there = storage.filesystem.get_file_info(fs.FileSelector(storage.path(path, _LOG)))
     expired_ns = (now_ms() - storage.retention.log_s * 1_000) * 1_000_000
@@ -99,7 +99,7 @@ def _dead_log(storage: Storage, path: str, pinned: Sequence[int]) -> list[str]:
         ),
         default=0,
     )
-    # A power failure must not take what the commits that go are replaced by.
+    # A power failure must not take the checkpoint that replaces the deleted commits.
     storage.sync(path, _LOG, f"{first:020d}.checkpoint.parquet")
     storage.sync(path, _LOG)
     versions = {info.path: _version(_OF_VERSION, info) for info in old}
@@ -134,9 +134,10 @@ def clean_chunks(
     open_since_ms: int | None = None,
     is_over: Callable[[], bool] = lambda: False,
 ) -> int:
-    """Delete files that are not `named`, and older by the retention than `open_since_ms` (now); how many there were.
+    """Delete rows of chunks in files that no plan names, older by the retention than `open_since_ms` (default: now).
 
-    `open_since_ms` is when the oldest chunk began that is in no plan yet. Raises: OSError.
+    `open_since_ms` is the start of the oldest chunk that is in no plan yet. Returns the number of files. Raises:
+    OSError.
     """
     since_ms = now_ms() if open_since_ms is None else open_since_ms
     latest_ns = (since_ms - storage.retention.files_s * 1_000) * 1_000_000
@@ -161,12 +162,12 @@ def clean_state(
     open_since_ms: Mapping[str, int],
     is_over: Callable[[], bool] = lambda: False,
 ) -> Cleaned:
-    """Clean every table; trouble with one is logged and does not keep the others from it.
+    """Clean every table; an error with one is logged, and the others are cleaned all the same.
 
-    `open_since_ms`: of a table, when the work began that has files for it to commit, or else when this round began: an
-    instance that is paused in it, and goes on hours later, must not take a successor's files for left-overs. The
-    versions that the journal's plan names stay: an instance that carries it out again reads them, and one that was
-    taken over from may have committed since. Once `is_over`, the rest is left to the next round.
+    `open_since_ms`, by table: the start of the work that has files for it to commit, or else that of this round, so
+    that an instance that is paused in it, and goes on hours later, does not mistake a successor's files for left-overs.
+    The versions that the journal's plan names stay: an instance that repeats the plan reads them, and an owner that was
+    superseded may have committed since. Once `is_over`, the rest is left to the next round.
     Raises: BackfillError, DeltaError or OSError, the last one of several, once all tables had their turn.
     """
     done, trouble = Cleaned(), None

@@ -2,12 +2,12 @@
 
 One part is a run of vnodes, compacted on its own and anywhere: base rows and log rows of a key stand together, in the
 order of their offsets, base first. The last one stays if it is no DELETE. On the way the changelog's legality is
-checked, which the path of every row leaves to this place: INSERT only of an absent key, UPDATE and DELETE only of a
-present one, `before` equal to what is there, all changes of a key from one partition. What is illegal is counted and
-reported, and the compaction goes on: the outputs have had these changes long ago, the last change of a key decides in
-any case, and a service that stopped here would meet the same log at its next start.
+checked, here and nowhere else: INSERT only of an absent key, UPDATE and DELETE only of a present one, `before` equal to
+the stored row, all changes of a key from one partition. Illegal changes are counted and reported, and the compaction
+goes on: the outputs got these changes long ago, the last change of a key decides in any case, and a service that
+stopped here would meet the same log at its next start.
 
-Files are written here and committed by `Replica.commit_compaction`; those of a compaction that was not are left-overs.
+Files are written here and committed by `Replica.commit_compaction`; those of an uncommitted compaction are left-overs.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from state.vnode import row_hashes
 ROWS_PER_FILE = 100_000
 """Rows of a base file: small enough that a slice rarely reads much more than it takes."""
 BYTES_PER_FILE = 32 << 20
-"""Arrow bytes of a base file: a reader takes it whole."""
+"""Arrow bytes of a base file: a reader loads it whole."""
 ROWS_PER_PART = 100_000
 """Rows that a part should read: 0.2 s of a core, for which a batch may have to wait."""
 _ILLEGAL = (
@@ -47,7 +47,7 @@ _ILLEGAL = (
     Code.DELETE_MISSING_KEY,
     Code.OLD_ROW_MISMATCH,
 )
-"""The ways in which a change of the log can be illegal; the first that fits counts."""
+"""The ways in which a change of the log can be illegal; the first that applies counts."""
 _LEGAL = -1
 
 Mask = npt.NDArray[np.bool_]
@@ -56,7 +56,7 @@ _Column = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Illegal:
-    """Changes that contradict the table in one way; `first` is the lowest of their places: partition, offset."""
+    """Changes that contradict the table in one way; `first` is the lowest of them: partition, offset."""
 
     count: int
     first: tuple[int, int]
@@ -67,7 +67,7 @@ class Illegal:
 
 @dataclass(frozen=True)
 class CompactionResult:
-    """Of one part or of several: files made, files whose place they take, vnodes that had changes, rows read."""
+    """The result of one or several parts: files added, files that they replace, vnodes with changes, rows read."""
 
     added: Sequence[DataFile] = ()
     removed: Sequence[BaseFile] = ()
@@ -77,7 +77,6 @@ class CompactionResult:
 
     @property
     def vnodes(self) -> int:
-        """How many vnodes had changes."""
         return len(self.changed)
 
     def __or__(self, other: CompactionResult) -> CompactionResult:
@@ -168,7 +167,7 @@ class _KeyHistory:
         return column
 
     def kept(self) -> Iterator[tuple[npt.NDArray[np.int64], pa.Table]]:
-        """What the base holds from now on: the last row of each key, if it is no DELETE.
+        """The new content of the base: the last row of each key, unless it is a DELETE.
 
         In order, in pieces: their vnodes, and the table's columns.
         """
@@ -180,7 +179,7 @@ class _KeyHistory:
             vnodes = vnodes[values.num_rows :]
 
     def illegal(self) -> dict[Code, Illegal]:
-        """Of each way to be illegal how many changes there are, and the lowest place among them."""
+        """The count and the lowest location of illegal changes, by way."""
         charges, partitions, offsets = self._charges, self._column(PARTITION), self._column(OFFSET)
         found = {}
         for number, code in enumerate(_ILLEGAL):
@@ -205,7 +204,7 @@ class _KeyHistory:
         return charges
 
     def _differs(self, changes: npt.NDArray[np.int64]) -> Mask:
-        """Where `before` is not the row before, which is the one of the same key."""
+        """True where `before` of a change is not the row before it, which has the same key."""
         columns = self._table.columns
         stored = [
             row_hashes(arrays(values, values.column_names), columns)

@@ -1,7 +1,7 @@
-"""What a part of a compaction reads: the rows of its vnodes, in base and log, in bounded memory.
+"""Rows of a part of a compaction: those of its vnodes in base and log, in bounded memory.
 
-A small part is read whole. Of a larger one only the keys and what the log adds are read first; the values follow by
-the rows' places, some megabytes at a time, and only those of rows that are asked for.
+A small part is read whole. Of a larger one only the keys and the log's own columns are read first; values are read by
+the rows' locations, some megabytes at a time, and only those of rows that are needed.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class LocatedRows:
             yield from self._values(some)
 
     def _values(self, places: RowNumbers) -> Iterator[pa.Table]:
-        """Files know the average of their rows only, so it may turn out to be more than expected."""
+        """Sizes are averages of whole files, so the rows may turn out larger than expected, and are halved then."""
         found = self._stored.take(places, self._part.table.column_names, 2 * BYTES_PER_PART)
         if found is not None:
             yield found

@@ -31,7 +31,7 @@ LARGE_ROWS, LARGE_BYTES = 250_000, 64 << 20
 """A file of this many rows, or bytes in memory, is never merged again, unless it is a small part of the log."""
 LARGE_SHARE = 1 / 32
 PART_ROWS, PART_BYTES = 250_000, 64 << 20
-"""What a merge has in memory at a time, decoded."""
+"""The decoded rows that a merge has in memory at a time."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Merged:
 def choose_merges(files: Sequence[DataFile], *, others: int = 0) -> list[tuple[DataFile, ...]]:
     """Groups of files worth merging, those of the smallest files first; all groups can be merged in parallel.
 
-    `others` are files of the log that may not be merged now. They count where there are too many.
+    `others` is the number of files of the log that may not be merged now; they count towards `MANY_FILES`.
     """
     large_rows = max(LARGE_ROWS, LARGE_SHARE * sum(file.rows for file in files))
     large_bytes = max(LARGE_BYTES, LARGE_SHARE * sum(map(raw_bytes, files)))
@@ -65,7 +65,7 @@ def choose_merges(files: Sequence[DataFile], *, others: int = 0) -> list[tuple[D
     for file in small:
         tiers[int(math.log(max(file.rows, 1), LEAST_FILES))].append(file)
     full = [tier for _, tier in sorted(tiers.items()) if len(tier) >= LEAST_FILES]
-    # In the order of time: what the compaction takes out of the log goes by files.
+    # In the order of time, because the compaction removes whole files from the log.
     ordered = (sorted(tier, key=lambda file: file.bounds[EPOCH]) for tier in full)
     return [group for tier in ordered for group in _groups(tier, large_rows, large_bytes)]
 

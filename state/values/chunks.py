@@ -25,14 +25,14 @@ from schemas.position import Key, order_key, position_from_text, position_to_tex
 from schemas.table import Column
 
 EPOCH_BITS = 32
-"""What the logical log leaves out of the number of a transaction: how often these bits have run over."""
+"""Bits of a transaction's number in the logical log, which leaves out the upper half: the count of wrap-arounds."""
 _EPOCH = 1 << EPOCH_BITS
 _FORM = re.compile(r"([0-9]{1,20}):([0-9]{1,20}):((?:[0-9]{1,20}(?:,[0-9]{1,20})*)?)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionSnapshot:
-    """A `pg_snapshot`. Transactions below `xmin` are over, those from `xmax` on had not begun, `running` were open.
+    """A `pg_snapshot`: transactions below `xmin` are over, those from `xmax` on had not begun, `running` were open.
 
     All of them are 64-bit numbers. `running` rises, and lies between `xmin` and `xmax`, which is exclusive.
     """
@@ -48,10 +48,10 @@ class TransactionSnapshot:
             raise ValueError("a snapshot whose numbers contradict each other")
 
     def sees(self, transaction: int) -> bool:
-        """Whether what a transaction did is in rows that were read at this snapshot, if it was committed.
+        """True if rows that were read at this snapshot hold the changes of a committed transaction.
 
-        A transaction that was rolled back is below `xmin` as well; but nothing of it is in the log.
-        `transaction` is a 64-bit number (`widened`).
+        A transaction that was rolled back is below `xmin` as well, but has no events. `transaction` is a 64-bit number
+        (`widened`).
         """
         if transaction < self.xmin or transaction >= self.xmax:
             return transaction < self.xmin
@@ -59,11 +59,11 @@ class TransactionSnapshot:
         return place == len(self.running) or self.running[place] != transaction
 
     def holds(self, older: TransactionSnapshot) -> bool:
-        """Whether it sees everything that another one sees: one that was taken before, of the same server."""
+        """True if it sees everything that `older` sees, which was taken before it on the same server."""
         return self.xmax >= older.xmax and not any(older.sees(each) for each in self.running)
 
     def to_text(self) -> str:
-        """As PostgreSQL writes it: `xmin:xmax:running,…`."""
+        """PostgreSQL's text: `xmin:xmax:running,…`."""
         return f"{self.xmin}:{self.xmax}:{','.join(map(str, self.running))}"
 
     @classmethod
@@ -76,12 +76,12 @@ class TransactionSnapshot:
 
 
 def widened(transaction: int, near: TransactionSnapshot) -> int:
-    """The 64-bit number of a transaction of which an event has the lower 32 bits.
+    """The 64-bit number of a transaction from the lower 32 bits in an event.
 
-    Of the numbers with these bits it is the one that is nearest to the snapshot's `xmax`. That is right within two
-    billion transactions, which is as far as PostgreSQL lets any two live ones be apart; so `near` is to be a snapshot
-    from about the time at which the event came. A number that does not fit into 32 bits is whole and comes back as it
-    is; a negative one is what a reader makes of the upper half if it takes the 32 bits for a signed number.
+    Of the numbers with these bits it is the one nearest to the snapshot's `xmax`. That is right within two billion
+    transactions, the maximal distance of two live ones in PostgreSQL; so `near` has to be a snapshot from about the
+    time of the event. A number of more than 32 bits is whole and is returned as it is; a negative one stands for the
+    upper half of the unsigned numbers, from a reader that takes the 32 bits as signed.
     """
     if transaction >= _EPOCH:
         return transaction
@@ -102,18 +102,18 @@ class KeyRange:
             raise ValueError("a range of keys that ends where it begins, or before")
 
     def holds(self, key: Key) -> bool:
-        """Whether a key is in it."""
+        """True if the key is in the range."""
         ordered = order_key(key)
         above = self.after is None or order_key(self.after) < ordered
         return above and (self.upto is None or ordered <= order_key(self.upto))
 
     def to_list(self) -> list[str | None]:
-        """As JSON values: the text of a position for each bound."""
+        """JSON values: the text of a position for each bound, null for none."""
         return [None if bound is None else position_to_text(bound) for bound in (self.after, self.upto)]
 
     @classmethod
     def from_list(cls, raw: Sequence[str | None], key_columns: Sequence[Column]) -> KeyRange:
-        """From what `to_list` gave. Raises: ValueError for what is no range of these columns."""
+        """Read what `to_list` gave. Raises: ValueError for any other value."""
         after, upto = (None if text is None else position_from_text(text, key_columns) for text in raw)
         return cls(after, upto)
 
@@ -122,9 +122,9 @@ class KeyRange:
 class Chunk:
     """All rows of `keys` that `snapshot` sees; `rows` is how many, which may be none.
 
-    `written_lsn` is how far the database's log was written (`pg_current_wal_insert_lsn()`, as a number) when the
-    snapshot was taken, or later: the commit of each transaction that it sees lies before. It has to be asked for in
-    the transaction that reads, not before the snapshot is there.
+    `written_lsn` is the end of the database's log (`pg_current_wal_insert_lsn()`, as a number) when the snapshot was
+    taken, or later: the commit of each transaction that it sees lies before it. It has to be read in the transaction
+    that reads the rows, after the snapshot is taken.
     """
 
     keys: KeyRange
@@ -137,7 +137,7 @@ class Chunk:
             raise ValueError("a chunk whose numbers are below 0 or too large")
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
+        """JSON values, which `from_dict` reads back."""
         return {
             "keys": self.keys.to_list(),
             "snapshot": self.snapshot.to_text(),
@@ -147,7 +147,7 @@ class Chunk:
 
     @classmethod
     def from_dict(cls, raw: dict[str, Any], key_columns: Sequence[Column]) -> Chunk:
-        """From what `to_dict` gave. Raises: ValueError, KeyError for what that never gives."""
+        """Read what `to_dict` gave. Raises: ValueError, KeyError for any other value."""
         return cls(
             KeyRange.from_list(raw["keys"], key_columns),
             TransactionSnapshot.from_text(raw["snapshot"]),
@@ -158,10 +158,10 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Streamed:
-    """A proof of how far the connector is: every event of a commit up to `lsn` lies before `ends` in the topic.
+    """A proof of the connector's progress: every event of a commit up to `lsn` lies before `ends` in the topic.
 
-    `ends` are exclusive, one a partition. To get one: ask the slot's `confirmed_flush_lsn` first, and the topic's ends
-    (those of open transactions included) only then. The connector confirms what Kafka has acknowledged.
+    `ends` are exclusive, one a partition. To get one, read the slot's `confirmed_flush_lsn` first, and the topic's ends
+    (those of open transactions included) only then. The connector confirms only records that Kafka has acknowledged.
     """
 
     lsn: int
@@ -169,12 +169,12 @@ class Streamed:
 
 
 def lsn_to_text(lsn: int) -> str:
-    """As PostgreSQL writes a `pg_lsn`: `16/B374D848`."""
+    """PostgreSQL's text of a `pg_lsn`: `16/B374D848`."""
     return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
 
 
 def lsn_from_text(text: str) -> int:
-    """Of a `pg_lsn`. Raises: ValueError."""
+    """The number of a `pg_lsn`. Raises: ValueError."""
     high, slash, low = text.partition("/")
     if not slash or not 1 <= len(high) <= 8 or not 1 <= len(low) <= 8:
         raise ValueError("not a pg_lsn")

@@ -1,4 +1,4 @@
-"""Values that a column's type can't hold, found in whole columns; readers pass them on as they read them.
+"""Values that a column's type can't hold, found in whole columns; Arrow and Parquet readers do not check them.
 
 string              text that is not UTF-8
 date, timestamp     outside the years 1 to 9999: no form of an output has them, nor has Python
@@ -28,7 +28,7 @@ _TIME_RANGES = {
 
 @dataclass(frozen=True, slots=True)
 class InvalidValues:
-    """Of one column: their rows by index, in order, and what they are, in the singular."""
+    """Invalid values of one column: their rows by index, in order, and a description of one of them."""
 
     rows: npt.NDArray[np.int64]
     code: Code
@@ -36,7 +36,7 @@ class InvalidValues:
 
 
 def invalid_values(values: pa.Array, column: Column) -> InvalidValues | None:
-    """What is invalid in a column, of the column's Arrow type; None where nothing is."""
+    """The invalid values of a column, which has its declared Arrow type; None if there are none."""
     kind = column.type.name
     if kind is TypeName.STRING:
         rows, code, text = _not_utf8(values), Code.BAD_ENCODING, "a text that is not UTF-8"

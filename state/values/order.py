@@ -34,7 +34,7 @@ def arrays(rows: pa.Table, names: Sequence[str]) -> list[pa.Array]:
 
 
 def at_most(keys: Sequence[pa.Array], bound: Key) -> Mask:
-    """Which rows have key <= bound. `keys`: the key columns in key order, n rows, no nulls; result: n booleans."""
+    """The mask of rows with key <= bound, n booleans. `keys`: the key columns in key order, n rows, no nulls."""
     columns = [_comparable(column) for column in keys]
     values = [pa.scalar(value, type=key.type) for value, key in zip(bound, keys, strict=True)]
     bounds = [value.cast(column.type) for value, column in zip(values, columns, strict=True)]
@@ -46,14 +46,14 @@ def at_most(keys: Sequence[pa.Array], bound: Key) -> Mask:
 
 
 def above(keys: Sequence[pa.Array], bound: Key | None) -> Mask:
-    """Which rows have key > bound; all of them where bound is None (−∞)."""
+    """The mask of rows with key > bound; all rows where bound is None (−∞)."""
     if bound is None:
         return np.ones(len(keys[0]), dtype=np.bool_)
     return ~at_most(keys, bound)
 
 
 def within(keys: Sequence[pa.Array], after: Key | None, upto: Key | None) -> Mask:
-    """Which rows are in the range (after, upto]; None is −∞ for `after` and +∞ for `upto`."""
+    """The mask of rows in the range (after, upto]; None is −∞ for `after` and +∞ for `upto`."""
     low = above(keys, after)
     return low if upto is None else low & at_most(keys, upto)
 

@@ -1,8 +1,8 @@
-"""The plan of a batch: what takes the stream from aligned barrier a to aligned barrier b.
+"""The plan of a batch, which takes the stream from aligned barrier a to aligned barrier b.
 
 A plan is written to the journal before any effect, and a batch that is run again uses the written one. So it
 holds everything that decides what is sent: the range of every upstream partition, the barriers in it, the
-pinned versions of the replica, and the key range of every snapshot read. Nothing is looked up again.
+pinned versions of the replica, and the key range of every snapshot read. Nothing is decided a second time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class AlignedBarrier:
 
     `ends[p]` is the exclusive end of what it closes in partition p: the first offset that belongs to a later interval.
     Two barriers may have the same ends. `in_data`: the record before each end is the barrier's own marker; otherwise
-    the barrier stands beside the data, and every record of the topic is data.
+    barriers are in a separate topic, and every record of the upstream is data.
     """
 
     barrier: Barrier
@@ -40,13 +40,12 @@ class AlignedBarrier:
 
     @property
     def epoch(self) -> int:
-        """`curr` of the barrier."""
         return self.barrier.curr
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """The range (after, upto] of one part of a job that one snapshot read takes: keys of a vnode, of the replica.
+    """The range (after, upto] of one part of a job that one snapshot read covers: keys of a vnode, in the replica.
 
     `after` None is −∞. `upto` None is +∞: the part is Completed when this slice was read.
     """
@@ -60,9 +59,9 @@ class Slice:
 class JobState:
     """A job as the service knows it at an aligned barrier.
 
-    `start`: epoch of the barrier at which it starts, the first record of its output. `opened`: whether that
-    record was sent. `paused` and `rate_limit` are what mutations made of them, which wins over any file. `paused_by` is
-    the error for which the service itself has paused it, until it is resumed.
+    `start`: epoch of the barrier at which it starts, the first record of its output. `opened`: that record was sent.
+    `paused` and `rate_limit` (rows/s, None for any number) are those of the last mutation, which wins over any file.
+    `paused_by` is the error for which the service itself has paused it, None once it is resumed.
     """
 
     definition: JobDefinition
@@ -74,16 +73,15 @@ class JobState:
 
     @property
     def name(self) -> str:
-        """The job's name."""
         return self.definition.name
 
     @property
     def may_read(self) -> bool:
-        """Whether it reads its snapshot, as long as there is some left."""
+        """True if it may read its snapshot now."""
         return not self.paused and self.rate_limit != 0
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
+        """JSON values, which `from_dict` reads back."""
         ids = self.definition.format.ids
         own = {name: getattr(self, name) for name in ("start", "opened", "paused", "rate_limit")}
         named = {} if ids is None else {"schema_ids": [ids.key, ids.value]}
@@ -92,7 +90,7 @@ class JobState:
 
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any], table: TableSchema) -> JobState:
-        """From what `to_dict` gave. Raises: ConfigError for a definition that no longer fits the table."""
+        """Read what `to_dict` gave. Raises: ConfigError for a definition that no longer fits the table."""
         definition = JobDefinition.from_json(json.dumps(raw["definition"]), table)
         if "schema_ids" in raw:
             definition = definition.with_ids(SchemaIds(*raw["schema_ids"]))
@@ -102,18 +100,17 @@ class JobState:
 
 @dataclass(frozen=True, slots=True)
 class JobPlan:
-    """What a batch does for one job: `opens` sends the start barrier first; then the slices, one a part, are read."""
+    """The work of a batch for one job: if it `opens`, the start barrier is sent first; then its slices are read."""
 
     state: JobState
     slices: tuple[Slice, ...] = ()
 
     @property
     def opens(self) -> bool:
-        """Whether the start barrier is still to be sent."""
         return not self.state.opened
 
     def of_parts(self, parts: range) -> JobPlan:
-        """The same with the slices of these parts only."""
+        """This plan with the slices of these parts only."""
         return replace(self, slices=tuple(item for item in self.slices if item.part in parts))
 
     def progress_after(
@@ -122,7 +119,7 @@ class JobPlan:
         """The progress of the parts that were started, once the slices were read; `before` holds it at the start.
 
         Positions follow from the plan alone. Row counts need `rows_read`, the rows of each slice by its part; without
-        it they stay as they were. `before` is left as it is, and may be the result.
+        it they stay as they were. `before` is not changed, and may be the result.
         Raises: IllegalMove for a slice that does not go on from `before`; KeyError for one that `rows_read` lacks.
         """
         if not self.slices:
@@ -152,7 +149,7 @@ class Pin:
     """The table as of an aligned barrier, in each of the ways in which a scan can find it again.
 
     `replica` are the versions that hold it, `offsets` the exclusive ends of the upstream's records in it. All jobs of a
-    batch read at one pin: a row comes as of the barrier behind which the changes of the batch begin.
+    batch read at one pin: rows are as of the barrier behind which the changes of the batch begin.
     """
 
     replica: ReplicaVersion
@@ -161,7 +158,7 @@ class Pin:
 
 @dataclass(frozen=True, slots=True)
 class Parked:
-    """An upstream record at fault that goes to the dead letters of every job, sent by the lane that found it."""
+    """An invalid upstream record for the dead letters of every job, sent by the lane that found it."""
 
     partition: int
     offset: int
@@ -174,13 +171,13 @@ class BatchPlan:
     """From `start` (None: the topic's beginning) over `barriers`, in order, the last of which is b.
 
     `first_offsets[p]` is the first offset of partition p that belongs to the batch; it ends where b's interval ends.
-    `skipped` are upstream records, (partition, offset), that are left out: repeated barriers, and records at fault that
+    `skipped` are upstream records, (partition, offset), that are left out: repeated barriers, and invalid records that
     the operator named or that are `parked`.
-    `until` is for a long interval that no job waits for: then the batch brings only its records before these
+    `until`, for a part of a long interval while there is no job: the batch brings only the records before these
     (exclusive) offsets into the log, and the barrier is left to a later batch.
-    `silent`: the outputs hold all of it already, so the batch is for replica, progress and jobs alone.
-    `seen` is how far each partition had come before `first_offsets`, of an upstream whose records may come again.
-    `reading` is there while the table is read from its database.
+    `silent`: the outputs have all of it already, so the batch updates replica, progress and jobs alone.
+    `seen` are the positions seen in each partition before `first_offsets`, of an upstream whose records may be
+    redelivered. `reading` is there while the table is read from its database.
     """
 
     start: AlignedBarrier | None
@@ -198,7 +195,6 @@ class BatchPlan:
 
     @property
     def pin(self) -> Pin:
-        """The pin of the batch's snapshot reads."""
         return Pin(self.replica, self.first_offsets)
 
     @property
@@ -207,28 +203,26 @@ class BatchPlan:
         return () if self.silent else self.jobs
 
     def is_full(self, number: int) -> bool:
-        """Whether the barrier of this number is full in outputs that have a barrier topic."""
+        """True if the barrier of this number is full in outputs that have a barrier topic."""
         before = self.barriers[number - 1] if number else self.start
         return before is not None and begins_period(before.barrier, self.barriers[number].barrier)
 
     @property
     def has_full(self) -> bool:
-        """Whether one of the barriers is full."""
         return any(map(self.is_full, range(len(self.barriers))))
 
     @property
     def parks_early(self) -> bool:
-        """Whether records at fault are parked while there is no job."""
+        """True if invalid records are parked while there is no job."""
         return bool(self.parked) and not self.jobs
 
     @property
     def end(self) -> AlignedBarrier:
-        """The barrier b that the batch ends with."""
         return self.barriers[-1]
 
     @property
     def epoch(self) -> int:
-        """The epoch that this batch brings everything to; the key of every idempotent effect."""
+        """The epoch of the batch's last barrier, by which every effect is idempotent."""
         return self.end.epoch
 
     @property
@@ -247,7 +241,7 @@ class BatchPlan:
         return sum(end - first for first, end in zip(self.first_offsets, self.end_offsets, strict=True))
 
     def with_jobs(self, jobs: Sequence[JobPlan]) -> BatchPlan:
-        """The same plan for other jobs."""
+        """This plan for other jobs."""
         return replace(self, jobs=tuple(jobs))
 
     def to_json(self) -> str:
@@ -275,7 +269,7 @@ class BatchPlan:
 
     @classmethod
     def from_json(cls, text: str, table: TableSchema) -> BatchPlan:
-        """From what `to_json` gave."""
+        """Read what `to_json` gave, in this version or a former one."""
         raw = json.loads(text)
         return cls(
             start=None if raw["start"] is None else _aligned_from_dict(raw["start"]),
@@ -305,7 +299,7 @@ def _aligned_to_dict(aligned: AlignedBarrier) -> dict[str, Any]:
 def _aligned_from_dict(raw: Mapping[str, Any]) -> AlignedBarrier:
     barrier = decode_barrier(raw["curr"].encode(), bytes.fromhex(raw["avro"]), where="journal")
     if "offsets" in raw:
-        # As former versions wrote it: the offset of the barrier's own record in each partition.
+        # Written by former versions: the offset of the barrier's own record in each partition.
         return AlignedBarrier(barrier, tuple(offset + 1 for offset in raw["offsets"]))
     return AlignedBarrier(barrier, tuple(raw["ends"]), raw.get("in_data", True))
 

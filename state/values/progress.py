@@ -3,15 +3,15 @@
     NotStarted ──advance──▶ InProgress ──advance──▶ InProgress ──finish──▶ Completed
         └────────────────────────finish──────────────────────────────────────▲
 
-`covers(key)` is the question that decides visibility: has the snapshot read passed this key?
+`covers(key)` decides visibility: has the snapshot read passed this key?
 
     NotStarted   no      nothing was read yet: position −∞
     InProgress   key <= position
     Completed    yes     position +∞, so inserts behind the last key are covered as well
 
-It is asked per part, never per job ("is anything in progress?"): after a change of lanes, Completed parts
-stand beside NotStarted ones, and their live changes must go on. (RisingWave asks for all vnodes at once,
-`has_progress` in src/stream/src/executor/backfill/arrangement_backfill.rs, and loses these.)
+It is decided per part, never per job ("is anything in progress?"): after a change of lanes a job has Completed and
+NotStarted parts, and live changes of the former must go on. (RisingWave decides for all vnodes at once, `has_progress`
+in src/stream/src/executor/backfill/arrangement_backfill.rs, and loses these.)
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _check_count(rows_read: int) -> None:
 
 
 def covers(progress: Progress, key: Key) -> bool:
-    """Whether the snapshot read has passed `key`, so that its live changes are visible."""
+    """True if the snapshot read has passed `key`, so that its live changes are visible."""
     match progress:
         case NotStarted():
             return False
@@ -100,9 +100,9 @@ def after_slice(progress: Progress, upto: Key | None, rows_read: int) -> Progres
 
 
 class Parts(Mapping[int, Progress]):
-    """The progress of the parts of a job that were started: never changed, and what it adds up to is counted once.
+    """The progress of the started parts of a job, never changed, with its sums cached.
 
-    A finished job of some thousand parts is asked for it several times a batch.
+    They are needed several times a batch, also for finished jobs of some thousand parts.
     """
 
     def __init__(self, states: Mapping[int, Progress] | None = None) -> None:
@@ -119,20 +119,19 @@ class Parts(Mapping[int, Progress]):
 
     @cached_property
     def done(self) -> int:
-        """How many parts were read to their end."""
+        """The number of parts that were read to their end."""
         return sum(isinstance(state, Completed) for state in self._states.values())
 
     @cached_property
     def row_count(self) -> int:
-        """The rows that were read."""
         return sum(state.row_count for state in self._states.values())
 
 
 @dataclass(frozen=True, slots=True)
 class AllDone(Mapping[int, Progress]):
-    """Of a job whose every part is Completed: all that decides what is visible, without positions and row counts.
+    """The progress of a job whose every part is Completed, without positions and row counts.
 
-    It goes to each lane with each batch, so it should not weigh as much as the job has parts.
+    It is sent to each lane with each batch, so its size should not grow with the parts.
     """
 
     part_count: int
@@ -153,27 +152,27 @@ _DONE = Completed(None, 0)
 
 
 def for_lanes(progress: Mapping[int, Progress], part_count: int) -> Mapping[int, Progress]:
-    """What lanes have to know of a job's progress."""
+    """The progress as it is sent to lanes: `AllDone` for a complete job."""
     return AllDone(part_count) if is_complete(progress, part_count) else progress
 
 
 def of_parts(progress: Mapping[int, Progress], parts: Iterable[int]) -> Mapping[int, Progress]:
-    """The same of these parts; what is all done says so of the others, too."""
+    """The progress of these parts; `AllDone` stays as it is, for any parts."""
     if isinstance(progress, AllDone):
         return progress
     return {part: progress[part] for part in parts if part in progress}
 
 
 def is_complete(progress: Mapping[int, Progress], part_count: int) -> bool:
-    """Whether every part was read to its end."""
+    """True if every part was read to its end."""
     return parts_done(progress) == part_count
 
 
 def parts_done(progress: Mapping[int, Progress]) -> int:
-    """How many parts were read to their end."""
+    """The number of parts that were read to their end."""
     return progress.done if isinstance(progress, Parts) else Parts(progress).done
 
 
 def rows_read(progress: Mapping[int, Progress]) -> int:
-    """How many rows were read of all parts."""
+    """The number of rows that were read of all parts."""
     return progress.row_count if isinstance(progress, Parts) else Parts(progress).row_count

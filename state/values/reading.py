@@ -1,19 +1,19 @@
-"""How far a table was read from its database, and up to which key a barrier can vouch for it.
+"""Progress of reading a table from its database: which keys are read, and up to which key they are released.
 
     −∞ ═══ released ═══╡──── chunk ────┤── chunk ──┤ unread  ├── chunk ──┤   unread        +∞
                               S1            S2        S2          S3        S3
 
-A chunk's rows are newer than the events that have come so far: its snapshot sees transactions whose events are still on
-their way. It is *released* at the first barrier behind all of these; from then on its keys are as of each barrier what
-the events before it make of them. Chunks are released in key order, so one key says how far the table is released.
+A chunk's rows are newer than the events that have arrived so far: its snapshot sees transactions whose events are still
+on their way. It is *released* at the first barrier behind all of these; from then on its keys follow the events up to
+each barrier. Chunks are released in key order, so one key is the end of what is released.
 
     read      a chunk is read, and staged
     due       a proof says that every event that the chunk's snapshot sees lies before some offsets, and a barrier does
               not end before them
     released  the batch of this barrier has brought the chunk's rows, as of the barrier, into the log
 
-The proof has to come from the slot (`Streamed`). What was confirmed there is never sent again either, so that of a
-released chunk nothing has to be remembered.
+The proof has to come from the slot (`Streamed`). Events confirmed there are never sent again either, so that nothing
+has to be remembered of a released chunk.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from state.values.chunks import Chunk, KeyRange, Streamed, TransactionSnapshot
 
 
 class ChunkMisfitError(ValueError):
-    """A chunk that does not go on from what was read: its keys do not, or its snapshot is older than one before."""
+    """A chunk that does not continue the reading: by its keys, or by a snapshot older than the one before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +64,11 @@ class TableRead:
 
     @property
     def is_done(self) -> bool:
-        """Whether every key is released: then nothing is left that events could wait for."""
+        """True once every key is released: then no event waits any more."""
         return self.released is not None and self.released.upto is None
 
     def read(self, chunk: Chunk) -> TableRead:
-        """The same with a chunk that was read. Raises: ChunkMisfitError."""
+        """The reading with one more chunk. Raises: ChunkMisfitError."""
         for place, rest in enumerate(self.unread):
             if chunk.keys.after == rest.keys.after:
                 return self._read(chunk, rest, place)
@@ -91,10 +91,10 @@ class TableRead:
         )
 
     def due(self, ends: Sequence[int], proofs: Iterable[Streamed], most_rows: int | None = None) -> int:
-        """How many of `chunks`, from the first one, may be released at a barrier with these exclusive ends.
+        """The number of `chunks`, from the first one, that may be released at a barrier with these exclusive ends.
 
-        Proofs of any age count, as what lies before some offsets stays there. With `most_rows` it is no more than
-        have so many rows together, but one at least.
+        Proofs of any age count, because records never move. With `most_rows`, no more chunks than have so many rows
+        together, but at least one.
         """
         proven = max((proof.lsn for proof in proofs if _lies_before(proof.ends, ends)), default=-1)
         count, rows, after = 0, 0, self.released
@@ -108,14 +108,14 @@ class TableRead:
         return count
 
     def release(self, count: int) -> TableRead:
-        """The same once the first `count` of `chunks` were released. They have to be due."""
+        """The reading after the first `count` of `chunks` were released. They have to be due."""
         if not count:
             return self
         upto = self.chunks[count - 1].keys.upto
         return replace(self, released=KeyRange(None, upto), chunks=self.chunks[count:])
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
+        """JSON values, which `from_dict` reads back."""
         return {
             "released": None if self.released is None else self.released.to_list(),
             "chunks": [chunk.to_dict() for chunk in self.chunks],
@@ -125,7 +125,7 @@ class TableRead:
 
     @classmethod
     def from_dict(cls, raw: dict[str, Any], key_columns: Sequence[Column]) -> TableRead:
-        """From what `to_dict` gave."""
+        """Read what `to_dict` gave."""
         released, snapshot = raw["released"], TransactionSnapshot.from_text
         return cls(
             None if released is None else KeyRange.from_list(released, key_columns),
@@ -161,7 +161,7 @@ class Reading:
         return tuple(file for files in self.files[: self.due] for file in files)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
+        """JSON values, which `from_dict` reads back."""
         return {
             "read": self.read.to_dict(),
             "files": [list(each) for each in self.files],
@@ -171,7 +171,7 @@ class Reading:
 
     @classmethod
     def from_dict(cls, raw: dict[str, Any], key_columns: Sequence[Column]) -> Reading:
-        """From what `to_dict` gave."""
+        """Read what `to_dict` gave."""
         read = TableRead.from_dict(raw["read"], key_columns)
         return cls(read, tuple(map(tuple, raw["files"])), raw["waiting"], raw["due"])
 

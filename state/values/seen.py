@@ -21,8 +21,8 @@ class Mark:
     """Of one log in one partition: the highest position of its records, and the latest time of the database's clock.
 
     `highest` is None where no record has set it since a new snapshot. `at_highest` are digests of the records at this
-    position: few, the rows of one page at most. `may_fall`: a new snapshot was read, and no record has
-    come since, so the next one may begin the log anew. `last` is the last position in an interval that goes on.
+    position: few, the rows of one page at most. `may_fall`: a new snapshot was read, and no record followed yet, so the
+    next one may begin the log anew with a lower position. `last` is the last position in an interval that goes on.
     """
 
     highest: Position | None = None
@@ -36,9 +36,9 @@ class Mark:
 class Seen:
     """Of one upstream partition, up to some offset.
 
-    `dropped` is the digest of a key: that of the last record, if this is a redelivered delete. Its tombstone is still
-    to come. `snapshots` are those whose rows came in an interval that goes on, by `LogId` without an origin. `former`
-    is what earlier versions knew: a position, and digests of the records at it, of no log by name.
+    `dropped` is the digest of the last record's key, if that was a redelivered delete, whose tombstone follows.
+    `snapshots` are those with rows in an interval that goes on, by `LogId` without an origin. `former` comes from
+    earlier versions of the service: a position, and digests of the records at it, without the name of a log.
     """
 
     marks: Mapping[LogId, Mark] = field(default_factory=dict)
@@ -47,14 +47,14 @@ class Seen:
     former: tuple[Position, frozenset[str]] | None = None
 
     def mark(self, log: LogId) -> Mark:
-        """What is known of a log. A position of an earlier version stands for any log of PostgreSQL."""
+        """The mark of a log. A position of an earlier version stands for any log of PostgreSQL."""
         known = self.marks.get(log)
         if known is None and self.former is not None and log.connector == POSTGRESQL:
             return Mark(*self.former, LONG_MAX)
         return known or Mark()
 
     def to_list(self) -> list[Any]:
-        """As JSON has it."""
+        """JSON values, which `from_list` reads back."""
         if self.former is not None and not self.marks:
             position, at_highest = self.former
             return [*position, self.dropped, *sorted(at_highest)]
@@ -65,7 +65,7 @@ class Seen:
 
     @classmethod
     def from_list(cls, raw: Sequence[Any]) -> Seen:
-        """From what `to_list` gave, or what it gave before each log had marks of its own."""
+        """Read what `to_list` gave, also that of versions without a mark for each log."""
         if not isinstance(raw[0], dict):
             commit, lsn, dropped, *at_highest = raw
             return cls(dropped=dropped, former=((commit, lsn), frozenset(at_highest)))
@@ -94,7 +94,7 @@ def _mark_from_list(raw: Sequence[Any]) -> Mark:
 
 @dataclass(frozen=True, slots=True)
 class LaneMark:
-    """Of one log, what a lane has seen in a batch; `last` is its last record, in which interval, at what offset."""
+    """The records of one log that a lane has seen in a batch; `last` is the last one's position, then its location."""
 
     highest: Position
     at_highest: frozenset[str]
@@ -106,10 +106,10 @@ class LaneMark:
 
 @dataclass(frozen=True, slots=True)
 class LaneSeen:
-    """What one lane has seen of a partition in a batch, none of it redelivered.
+    """The records of a partition that one lane has seen in a batch, none of them redelivered.
 
-    `snapshots`: by the `LogId` of their rows, the last interval of the batch that had any. `judged` instead of all
-    that: what the partition's records came to, those of all lanes.
+    `snapshots`: by the `LogId` of their rows, the last interval of the batch that had any. `judged`, in place of both:
+    the partition's state after the records of all lanes.
     """
 
     marks: Mapping[LogId, LaneMark] = field(default_factory=dict)
@@ -132,8 +132,8 @@ def merged(
 ) -> dict[int, Seen]:
     """`before`, brought forward by what all lanes have seen in a batch.
 
-    `closed` is how many intervals the batch closes: the records of a part of an interval belong to one that goes on.
-    None: all of them.
+    `closed` is the number of intervals that the batch closes, None for all of them: the records of a part of an
+    interval belong to one that goes on.
     """
     found: dict[int, list[LaneSeen]] = {}
     for lane in lanes:
@@ -199,7 +199,7 @@ class _Merging:
         latest: int | None,
         last: Position | None,
     ) -> Mark:
-        """Counts what came in the snapshot's interval and later: the log may have been begun anew in it."""
+        """Counts records of the snapshot's interval and later ones alone: the log may have begun anew in it."""
         counted = [each for each in found if each.interval >= interval]
         last_before = known.last if interval == 0 else None
         start = last_before, known.at_highest if last_before == known.highest else frozenset[str]()
@@ -211,7 +211,7 @@ class _Merging:
 def _highest(
     log: LogId, start: tuple[Position | None, frozenset[str]], found: Sequence[LaneMark]
 ) -> tuple[Position | None, frozenset[str]]:
-    """The highest position and what stands there: but where the last record lies below it, the log has begun anew."""
+    """The highest position, and the digests at it; the last one's, if that is lower: then the log has begun anew."""
     known = [(each.highest, each.at_highest) for each in found] + ([] if start[0] is None else [start])
     highest = max((position for position, _ in known if position is not None), default=None)
     last = max(found, key=lambda each: each.offset, default=None)
@@ -226,10 +226,10 @@ Marks = Mapping[int, Seen]
 
 
 def marks_to_dict(marks: Marks) -> dict[str, Any]:
-    """As JSON values."""
+    """JSON values, which `marks_from_dict` reads back."""
     return {str(number): seen.to_list() for number, seen in marks.items()}
 
 
 def marks_from_dict(raw: Mapping[str, Any]) -> dict[int, Seen]:
-    """From what `marks_to_dict` gave."""
+    """Read what `marks_to_dict` gave."""
     return {int(number): Seen.from_list(each) for number, each in raw.items()}

@@ -78,9 +78,9 @@ num.io.threads=4
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """A further way in: `protocol` is Kafka's (`SASL_SSL`), `settings` are the broker's for this listener alone.
+    """A further listener: `protocol` is Kafka's (`SASL_SSL`), `settings` are the broker's for this listener alone.
 
-    Their names come without `listener.name.<name>.`, which is put before them.
+    Their names lack the prefix `listener.name.<name>.`, which is added.
     """
 
     name: str
@@ -96,7 +96,7 @@ class Listener:
 
 
 def log_name(data: Path) -> str:
-    """The log file's name of a broker, by the whole path of its folder: those of one name have files of their own."""
+    """The name of a broker's log file, by the whole path of its folder: folders of one name have different files."""
     digest = blake2b(str(data.resolve()).encode(), digest_size=4).hexdigest()
     return f"kafka-{data.name}-{digest}.log"
 
@@ -104,11 +104,11 @@ def log_name(data: Path) -> str:
 class EmbeddedBroker:
     """A broker on this machine, as a context manager or by `start` and `stop`.
 
-    `data` is kept when given; otherwise a temporary folder is made and deleted at the end. `port` 0 takes
-    a free one, and keeps it for a later `start`. `heap` is the JVM's. `log` is the broker's log file,
-    kept in any case. `listeners` come beside the plain one, each on a free port (see `address`); `settings` are
-    further settings of the broker, `java_options` of its JVM. `recording` is an option by which that
-    records its class archive (`streaming.runtime.java.class_archive`), in place of using one.
+    `data` is kept if given; otherwise a temporary folder is made and deleted at the end. `port` 0 picks a free one, and
+    keeps it for a later `start`. `heap` is the JVM's. `log` is the broker's log file, kept in any case. `listeners` are
+    added to the plain one, each on a free port (see `address`); `settings` are further settings of the broker,
+    `java_options` of its JVM. `recording` is an option with which the JVM records its class archive
+    (`streaming.runtime.java.class_archive`), instead of using one.
     """
 
     def __init__(
@@ -134,12 +134,12 @@ class EmbeddedBroker:
         self._process: subprocess.Popen[bytes] | None = None
 
     def address(self, listener: str) -> str:
-        """Where a further listener is, once the broker has been started."""
+        """The address of a further listener, once the broker has been started."""
         return f"{_HOST}:{self._ports[listener]}"
 
     @property
     def bootstrap(self) -> str:
-        """The address for clients; only true once the broker has been started."""
+        """The address for clients, once the broker has been started."""
         return f"{_HOST}:{self.port}"
 
     @property
@@ -174,7 +174,7 @@ class EmbeddedBroker:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                # Its own session: a Ctrl-C in the terminal is for us; we stop the broker last.
+                # Its own session: a Ctrl-C in the terminal is not for the broker, which is stopped last.
                 start_new_session=True,
                 preexec_fn=_end_with_parent(),
             )
@@ -315,12 +315,14 @@ UPSTREAM_PARTITIONS = 4
 
 @contextmanager
 def broker_of(config: ServiceConfig) -> Iterator[KafkaSettings]:
-    """How to reach it. An embedded one has its data beside the state, and makes the upstream topic if it is not there.
+    """The settings of the configured broker, or of an embedded one, as for demos and first steps.
 
-    Raises: EnvironmentProblem when an embedded one does not come up.
+    An embedded one has its data in the state's folder, and makes the upstream topic if it is missing.
+
+        Raises: EnvironmentProblem when an embedded one does not come up.
     """
     if config.kafka.bootstrap is not None:
-        yield KafkaSettings.of(config.kafka)
+        yield KafkaSettings.from_config(config.kafka)
         return
     with EmbeddedBroker(data=Path(str(config.state)) / "kafka") as broker:
         kafka = KafkaSettings(broker.bootstrap)

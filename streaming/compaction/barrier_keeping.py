@@ -1,8 +1,8 @@
-"""How long barriers are kept that stand beside the data: behind finished batches the oldest ones are deleted.
+"""Deletion of old barriers in separate topics, behind finished batches.
 
-Only the owner of the state deletes, and only what no recovery needs: barriers before the last finished batch that are
-older than the configuration says. A state that is restored from an older copy than that finds the intervals before the
-oldest barrier as one. All topics of a service begin with the same barrier then, as far as each lets itself be trimmed.
+Only the owner of the state deletes, and only barriers that no recovery needs: those before the last finished batch that
+are older than the configured time. A state restored from an older copy finds the intervals before the oldest barrier as
+one. All topics of a service then begin with the same barrier, unless one refuses the deletion.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ log = structlog.get_logger(__name__)
 
 
 class BarrierKeeping:
-    """Of one service that owns its state. `keep_ms` None: barriers are kept for ever."""
+    """Deletes the old barriers of one service. `keep_ms` None: barriers are kept for ever."""
 
     def __init__(
         self, keep_ms: int | None, sink_of: SinkOf, source: BarrierSource, is_ours: Callable[[], bool]
@@ -37,7 +37,7 @@ class BarrierKeeping:
         self._turn = Turn[None]("deletion of barriers", _ADVICE)
 
     def maintenance(self) -> tuple[Maintenance, ...]:
-        """How it goes. A topic that refuses the deletion counts as a failure for as long as this instance runs."""
+        """The state of the deletion. A topic that refused it counts as a failure for as long as this instance runs."""
         now = self._turn.maintenance()
         if self._refused:
             error = ", ".join(f"{code} of {topic}" for topic, code in sorted(self._refused.items()))
@@ -45,7 +45,7 @@ class BarrierKeeping:
         return (now,)
 
     def after_batch(self, plan: BatchPlan) -> None:
-        """Call it behind each finished batch: once a period barriers are deleted, by a thread of its own."""
+        """Call it after each finished batch: once a period barriers are deleted, by a thread of its own."""
         self._turn.take()
         if plan.has_full:
             # Kept while another deletion is under way, as the next full barrier is half an hour off.
@@ -55,11 +55,11 @@ class BarrierKeeping:
             self._due = None
 
     def close(self) -> None:
-        """Begin nothing more; what is under way may still be done."""
+        """Begin no further deletion; one under way may still be done."""
         self._turn.close()
 
     def delete(self, plan: BatchPlan) -> None:
-        """Delete what may go once this plan is done: of the outputs first, so that the upstream begins no later.
+        """Delete old barriers once this plan is done: first those of outputs, so that the upstream begins no later.
 
         Raises: EnvironmentProblem(BROKER_UNREACHABLE).
         """
@@ -71,7 +71,7 @@ class BarrierKeeping:
                 self._delete_in(topic, delete)
 
     def cut(self, plan: BatchPlan) -> BarrierCut | None:
-        """Up to where barriers may go: a full one before this batch, which is the last finished one."""
+        """The newest barrier that topics may begin with: before this batch, which is the last finished one."""
         if self._keep_ms is None or plan.start is None:
             return None
         return BarrierCut(plan.start.epoch, plan.end.barrier.injected_at_ms - self._keep_ms)

@@ -1,8 +1,8 @@
-"""Maintenance beside the batches: compacting the log into the base, merging small log files, deleting dead ones.
+"""Maintenance in parallel with batches: compacting the log into the base, merging small log files, deleting dead ones.
 
 Each of the three has its own turn (`streaming.compaction.turns`), so neither a compaction of hours nor one that fails
-keeps the others waiting. What was made is committed by the batch thread, between two batches, so the replica keeps a
-single writer:
+keeps the others waiting. Results are committed by the batch thread, between two batches, so the replica keeps a single
+writer:
 
     compact  log up to barrier e ⊕ base  ──▶  new base files; then log files that end at e or before leave the log
     merge    log files of about one size ──▶  one. While a compaction to e is under way, only those that begin behind e:
@@ -41,15 +41,15 @@ from streaming.runtime.stopwatch import Stopwatch
 COMPACTION_LEAST_ROWS = 100_000
 """A log below this is never compacted: a slice reads it in a moment."""
 COMPACTION_SHARE = 0.25
-"""Log rows per base row at which the log is compacted: what a slice reads on top stays a fraction of it."""
+"""Log rows per base row at which the log is compacted: a slice reads them on top of the base."""
 COMPACTION_LEAST_BYTES, COMPACTION_BYTES_SHARE = 1 << 30, 0.5
-"""The same in bytes, for wide rows: narrow ones come to their share of rows first."""
+"""Both limits in bytes, for wide rows: narrow ones reach their share of rows first."""
 LONGEST_WAIT_S = 1.0
-"""How long a piece of a compaction waits for the end of the batch under way: long batches do not stop it."""
+"""The longest wait of a piece of a compaction for the end of the batch under way: long batches do not stop it."""
 MOST_LOG_FILES = 200
-"""A slice opens all of them: where merges can't keep up, batches wait."""
+"""Log files at which batches wait for merges: a slice opens all of them."""
 KEEP_UP_S = 10.0
-"""How long batches wait at most: where merges fail, they go on with more files."""
+"""The longest wait of batches for merges: where these fail, batches go on with more files."""
 CLEANING_INTERVAL_S = 600.0
 """Time between two rounds of deleting files that no version needs any more."""
 FIRST_CLEANING_S = 30.0
@@ -63,9 +63,9 @@ _CONTRADICTIONS = frozenset({Code.INSERT_EXISTING_KEY, Code.DELETE_MISSING_KEY, 
 
 @dataclass(frozen=True)
 class CompactionReport:
-    """A compaction that was committed: the base was complete up to `read_at`, and now is up to `epoch`.
+    """A finished compaction: the base was complete up to barrier `read_at`, and is up to `epoch` once it is committed.
 
-    `took_ms` is with the waits for pauses between its pieces, and without the commit.
+    `took_ms` includes the waits for pauses between batches, and not the commit.
     """
 
     epoch: int
@@ -75,18 +75,18 @@ class CompactionReport:
 
 
 RunCompaction = Callable[[Sequence[CompactionPart]], CompactionResult]
-"""Compacts parts somewhere, all side by side."""
+"""Compacts parts in parallel."""
 RunMerges = Callable[[Sequence[Merge]], Sequence[Merged]]
-"""Merges files somewhere, all merges side by side."""
+"""Carries out merges in parallel."""
 
 
 class Compactor:
-    """Call `batch_begins` and `between_batches` from the batch thread only; the latter may wait, see there.
+    """Call `batch_begins` and `between_batches` from the batch thread only; the latter may wait, see its docstring.
 
-    `slots` gives how many parts can be compacted at once; beside batches a compaction takes no more than half of them,
-    and merges no more either, unless batches wait for them. `cleaning_s` and `first_cleaning_s` are times between
-    cleanings, and until the first. `chunks_since_ms` gives when the oldest chunk of the table began that is in no plan
-    yet.
+    `slots` gives the number of parts that can be compacted at once; while batches run, a compaction takes at most half
+    of them, and so do merges, unless batches wait for them. `cleaning_s` and `first_cleaning_s` are times between
+    cleanings, and until the first. `chunks_since_ms` gives the start of the oldest chunk of the table that is in no
+    plan yet.
     """
 
     def __init__(
@@ -119,11 +119,11 @@ class Compactor:
         self._cleaning = Turn[Cleaned]("cleaning", "see that files of the state may be deleted by this user")
 
     def batch_begins(self) -> None:
-        """Let no further piece of a compaction begin."""
+        """Hold back further pieces of a compaction."""
         self._pause.clear()
 
     def between_batches(self, epoch: int, *, wait_for_compaction: bool) -> None:
-        """Commit what is ready and begin what is due. `epoch`: the barrier that the log is complete up to.
+        """Commit finished work and begin due work. `epoch`: the barrier that the log is complete up to.
 
         `wait_for_compaction` is for a replica that no job reads yet: its first compaction should come before the first
         slice. Waits for merges too, while there are more log files than slices should open.
@@ -168,7 +168,7 @@ class Compactor:
             self._merges.begin(lambda: self._run_merges(merges[: self._width(share)]))
 
     def _width(self, share: int = 2) -> int:
-        """How many parts may run at once: one `share`-th of the slots."""
+        """The number of parts that may run at once: one `share`-th of the slots."""
         return max(self._slots() // share, 1)
 
     def _keep_up(self) -> None:
@@ -193,11 +193,11 @@ class Compactor:
         self._cleaning.begin(lambda: clean_state(storage, table, began_ms, lambda: self._closed))
 
     def maintenance(self) -> tuple[Maintenance, ...]:
-        """How its work goes. Called by any thread."""
+        """The state of its three kinds of work. For any thread."""
         return self._compaction.maintenance(), self._merges.maintenance(), self._cleaning.maintenance()
 
     def finish(self) -> None:
-        """Wait for what is running, and commit it."""
+        """Wait for the work under way, and commit it."""
         for turn in (self._compaction, self._merges, self._cleaning):
             turn.wait()
         self._collect()
@@ -229,7 +229,9 @@ class Compactor:
     def _collect(self) -> None:
         try:
             self._commit()
-        except CommitConflict:  # a successor, as the next plan will find, or the instance before this one
+        except (
+            CommitConflict
+        ):  # of a successor, which the next plan will find, or of the instance before this one
             log.warning("maintenance refused, to be tried again")
             self._replica.reload()
 

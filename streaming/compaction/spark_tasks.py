@@ -1,4 +1,4 @@
-"""Compactions and merges as Spark jobs: a task for each part, in the Python workers that lanes run in.
+"""Compactions and merges as Spark jobs: a task for each part, in the Python workers of the lanes.
 
 Lanes go first: their pool has a minimum share of slots, that of the maintenance none (`fairscheduler.xml`), so a batch
 waits for one part at most, and never for a whole compaction.
@@ -23,7 +23,7 @@ Result = TypeVar("Result")
 
 
 def compact_on(spark: Callable[[], SparkSession], parts: Sequence[CompactionPart]) -> CompactionResult:
-    """Compact all parts, and add up what they gave.
+    """Compact all parts, and add up their results.
 
     Raises: EnvironmentProblem(SPARK_FAILED), also for a part that could not read or write a file.
     """

@@ -1,6 +1,6 @@
-"""Work beside the batches, one piece at a time of each kind: begun, awaited by a thread of its own, taken when done.
+"""Work in parallel with batches, one piece at a time of each kind, in a thread of its own.
 
-What failed is tried again, and each time in a row twice as late. Batches go on meanwhile, only slower.
+Failed work is tried again, after a delay that doubles with each failure in a row. Batches go on meanwhile, only slower.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Maintenance:
-    """How one kind of work goes, for people.
+    """The state of one kind of work, for people.
 
-    `running_s`: for how long it has been under way, None if it is not. `failures` are those in a row, `error` is what
-    the last one was.
+    `running_s`: seconds since it began, None if none is under way. `failures` are those in a row, `error` is the last
+    one's code or type.
     """
 
     work: str
@@ -40,9 +40,9 @@ class Maintenance:
 
 
 class Turn(Generic[Result]):
-    """Runs one kind of work in a thread of its own; all calls come from one thread, but for `maintenance`.
+    """Runs one kind of work in a thread of its own; all methods but `maintenance` belong to one thread.
 
-    `advice` is what an operator should look at when the work fails.
+    `advice` is the operator's next step when the work fails.
     """
 
     def __init__(self, work: str, advice: str, now_s: Callable[[], float] = time.monotonic) -> None:
@@ -55,21 +55,21 @@ class Turn(Generic[Result]):
 
     @property
     def is_running(self) -> bool:
-        """Whether there is work whose result was not taken yet."""
+        """True if there is work whose result was not taken yet."""
         return self._running is not None
 
     @property
     def is_free(self) -> bool:
-        """Whether work may begin: none is under way, and what failed last has waited for long enough."""
+        """True if work may begin: none is under way, and the delay after the last failure is over."""
         return self._running is None and self._now_s() >= self._not_before_s
 
     @property
     def began_ms(self) -> int | None:
-        """When the work under way began, by the wall clock, or None."""
+        """The start of the work under way, Unix milliseconds, or None."""
         return self._began_ms if self.is_running else None
 
     def maintenance(self) -> Maintenance:
-        """As of now. Called by any thread."""
+        """The current state. For any thread."""
         now_s, failures = self._now_s(), self._failures
         return Maintenance(
             self._work,
@@ -100,7 +100,7 @@ class Turn(Generic[Result]):
             result = done.result()
         except CancelledError:
             return None
-        except Exception as failure:  # noqa: BLE001  # batches go on without; what lasts shows there as well
+        except Exception as failure:  # noqa: BLE001  # batches go on without; a lasting error shows there as well
             self._failed(failure)
             return None
         self._failures = 0

@@ -71,7 +71,7 @@ def estimate(storage: Storage, table: TableSchema, job: JobDefinition) -> Cost:
     size = sum(file.size for base in files.base.values() for file in base) + sum(
         file.size for file in files.log
     )
-    scan = Scans(replica).of(job).pinned(Pin(version, ()), frozenset(range(job.part_count)))
+    scan = Scans(replica).scan_for(job).pinned(Pin(version, ()), frozenset(range(job.part_count)))
     if job.format.ids is None:  # any will do
         job = job.with_ids(SchemaIds(0, 0))
     began = time.perf_counter()
@@ -99,7 +99,7 @@ def of_records(marks: Sequence[Watermarks]) -> Cost:
 
 def _sample(scan: PinnedScan, job: JobDefinition, table: TableSchema) -> Iterator[pa.Table]:
     """Rows of the first parts: enough rows, or enough bytes."""
-    columns = [column.name for column in JobSchemas.of(job, table).read]
+    columns = [column.name for column in JobSchemas.from_job(job, table).read]
     rows = size = 0
     for part in range(job.part_count):
         for read in scan.reader(frozenset({part}), columns)(Slice(part, None, None)):

@@ -1,4 +1,4 @@
-"""Barrier alignment: when has every partition delivered a barrier, and is the chain sound?
+"""Barrier alignment: which barriers has every partition delivered, and is the chain sound?
 
 Each partition holds data with the same sequence of barriers embedded:
 
@@ -6,18 +6,18 @@ Each partition holds data with the same sequence of barriers embedded:
     partition 1   B1 d d d d B2
     partition 2   d B1 B2 d B3              aligned: B1, B2.  B3 waits for partition 1.
 
-The aligner is fed the barriers of each partition in offset order and gives them back once all partitions have
-them, with the end of its interval in each. It is the only judge of the chain: `prev` of a barrier is the `curr` of the
-one before it, in every partition. It forgets nothing it has not given back, and it ignores what it has seen, so
-feeding an overlapping range again changes nothing.
+The aligner is fed the barriers of each partition in offset order and returns them once all partitions have them, with
+the end of its interval in each. It alone checks the chain: `prev` of a barrier is the `curr` of the one before it, in
+every partition. It keeps everything that it has not returned, and ignores offsets that it has seen, so feeding an
+overlapping range again changes nothing.
 
-Barriers beside the data (`feed_beside`) stand in a topic of their own, and say where their intervals end.
+Barriers in a separate topic (`feed_beside`) hold the ends of their intervals.
 
 A topic that is read from later offsets on (`begins`) begins with the first barrier that has reached them in every
-partition: in the data with its marker, beside it with its end. Barriers before that one are none of the chain.
+partition, by its marker in the data or by its end. Barriers before that one are no part of the chain.
 
-A topic of barriers whose oldest ones were deleted (`trimmed`) begins with the first one that every partition still has:
-the intervals before it count as one, which goes on from the last that was handled.
+A topic of barriers whose oldest ones were deleted (`mark_trimmed`) begins with the first one that every partition still
+has: the intervals before it count as one, which goes on from the last that was handled.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from schemas.records import Barrier, RecordId
 from state.values.plan import AlignedBarrier
 
 _MOST_BETWEEN = 1
-"""Offsets between a copy and its twin right before it: at most a transaction marker."""
+"""Offsets between two copies of one barrier in a row: at most a transaction marker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +45,10 @@ class _Copy:
 
 
 class Aligner:
-    """One topic of barriers. `last` is the aligned barrier that everything before was handled up to (None: beginning).
+    """One topic of barriers. `last` is the last aligned barrier that was handled (None: start at the beginning).
 
     `in_data`: that topic holds the data, too. `begins`: without a `last`, the first offset of each partition that is
-    read; 0 where nothing is given.
+    read, by default 0.
     """
 
     def __init__(
@@ -70,21 +70,21 @@ class Aligner:
         self._duplicates: list[RecordId] = []
 
     def mark_trimmed(self, partitions: Iterable[int]) -> None:
-        """Say which partitions no longer have the barrier behind the last one. Call it before the first is fed."""
+        """Name the partitions that no longer have the barrier behind the last one. Call it before the first `feed`."""
         self._trimmed = frozenset(partitions)
 
     def feed(self, partition: int, offset: int, barrier: Barrier) -> None:
-        """Take the next barrier of a partition; what is before the end of one that was fed is ignored.
+        """Take the next barrier of a partition; one before the end of those that were fed is ignored.
 
-        Raises: InputError with the code of what is wrong with the chain, at `topic-partition@offset`. The aligner
-        is unusable afterwards.
+        Raises: InputError with the code of the fault in the chain, at `topic-partition@offset`. The aligner is unusable
+        afterwards.
         """
         self._feed(partition, _Copy(barrier, offset, offset + 1))
 
     def feed_beside(self, partition: int, offset: int, barrier: Barrier, end: int) -> None:
-        """As `feed`, of a barrier beside the data; the first is the one behind the last that was handled.
+        """Take the next barrier of a separate topic, as `feed`; the first is the one behind the last that was handled.
 
-        What an output tells there of its own progress is not passed on.
+        The progress in barriers of an output is not passed on.
         """
         self._feed(partition, _Copy(replace(barrier, progress=(), full=False), offset, end))
 
@@ -115,7 +115,7 @@ class Aligner:
         self._seen_to[partition], self._ends[partition] = copy.offset + 1, copy.end
 
     def leave_out(self, partition: int, offset: int) -> None:
-        """Count a record that looks like a barrier as none, because the operator named it."""
+        """Skip a record that looks like a barrier, because the operator named it."""
         if offset >= self._seen_to[partition] and (partition, offset) not in self._duplicates:
             self._duplicates.append((partition, offset))
 
@@ -143,13 +143,13 @@ class Aligner:
             raise self._error(Code.BARRIER_REGRESSION, place, found, last=newest.curr)
 
     def newest(self) -> list[tuple[Barrier | None, int]]:
-        """Of each partition, the newest barrier and how many of its barriers wait for the other partitions."""
+        """The newest barrier of each partition, and the number of its barriers that wait for other partitions."""
         return [(newest, len(queue)) for newest, queue in zip(self._newest, self._waiting, strict=True)]
 
     def take_aligned(self) -> list[AlignedBarrier]:
-        """Take out the barriers that all partitions have delivered, in order; each is given once.
+        """Take out the barriers that all partitions have delivered, in order; each is returned once.
 
-        Raises: InputError(BARRIER_DISAGREE) when partitions hold different barriers at the same place of the chain.
+        Raises: InputError(BARRIER_DISAGREE) when partitions hold different barriers at the same point of the chain.
         """
         result = []
         while self._all_wait():
@@ -158,7 +158,7 @@ class Aligner:
             self._trimmed = frozenset()
             ends = tuple(copy.end for copy in heads)
             if any(end < begin for end, begin in zip(ends, self._begins, strict=False)):
-                continue  # beside the data: in the data what is before the beginning is never fed
+                continue  # in a separate topic; barriers in the data before the beginning are never fed
             self._begins = ()
             result.append(AlignedBarrier(self._in_chain(heads[0].barrier), ends, self._in_data))
         return result
@@ -169,7 +169,7 @@ class Aligner:
         return barrier if last is None else replace(barrier, prev=last.epoch)
 
     def _all_wait(self) -> bool:
-        """Whether every partition has a next barrier.
+        """True if every partition has a next barrier.
 
         First drops barriers that another partition has only before its first offset to read, or no longer: they never
         become aligned.
@@ -203,9 +203,9 @@ class Aligner:
                 )
 
     def take_duplicates(self, end: AlignedBarrier) -> tuple[RecordId, ...]:
-        """Remove and return the places (partition, offset) of repeated barriers before `end`: no batch may read them.
+        """Remove and return (partition, offset) of repeated barriers before `end`: no batch may read them.
 
-        Places behind `end` stay, for the batch whose range they are in.
+        Those behind `end` stay, for the batch whose range they are in.
         """
         taken = tuple(place for place in self._duplicates if place[1] < end.ends[place[0]])
         self._duplicates = [place for place in self._duplicates if place not in taken]
@@ -213,7 +213,7 @@ class Aligner:
 
     @property
     def waiting(self) -> tuple[int, ...]:
-        """How many barriers each partition has delivered that others have not; 0 for a partition that is behind."""
+        """The number of barriers that each partition has delivered and others have not; 0 for one that is behind."""
         return tuple(len(queue) for queue in self._waiting)
 
     def _error(self, code: Code, place: RecordId, found: str, **values: object) -> InputError:
@@ -228,5 +228,5 @@ class Aligner:
 
 
 def _identity(barrier: Barrier) -> tuple[object, ...]:
-    """What must be equal in all partitions. Progress is not: in an upstream that is an output, each has its own."""
+    """The fields that must be equal in all partitions. In an upstream that is an output, each has its own progress."""
     return barrier.curr, barrier.prev, barrier.kind, barrier.mutation

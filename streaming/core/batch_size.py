@@ -33,11 +33,11 @@ from state.values.progress import Progress, is_complete
 from streaming.core.planning import NOTHING, Amount, CutFunction, choose_slices
 
 FIRST_ROWS = 20_000
-"""First batch of a job with a latency budget: small enough for the slowest machine, large enough to measure."""
+"""Rows of the first read of a job with a latency budget: small enough for a slow machine, large enough to measure."""
 MIN_ROWS = 1_000
 """Least rows worth a read under a latency budget; progress before latency, should even this be too slow."""
 SOON_ROWS = 100_000
-"""First of a job without one: a reader gets its first row together with the last of these."""
+"""Rows of the first read of a job without one: a reader gets its first row together with the last of these."""
 PLENTY_ROWS = 1_000_000
 """Least of all its later ones."""
 MAX_ROWS = 8_000_000
@@ -59,7 +59,7 @@ READ_SHARE = 0.75
 LEAST_READ_MS = 200.0
 """Of a job, however little is left: half of it goes to what a read costs in any case."""
 START_DELAY_WINDOW_MS = 120_000
-"""How far back barriers are compared: many batches, and soon over for a clock that was set."""
+"""Time for which a wait is compared with later ones: many batches, and short after a clock was set."""
 _SMOOTHING, _CLEARLY_LESS = 0.4, 0.8
 _GROWTH = 2.0
 _WIDER = 1.5
@@ -68,13 +68,13 @@ _BUCKET_SECONDS = 2.0
 
 
 class OverheadMs:
-    """What a batch takes beside its snapshot reads: the median of the last few, for a long interval says little."""
+    """The time of a batch without its snapshot reads: the median of the last few, against single long intervals."""
 
     def __init__(self) -> None:
         self._last_ms: deque[float] = deque(maxlen=5)
 
     def add(self, ms: float) -> None:
-        """Learn from a batch."""
+        """Add the time of a batch."""
         self._last_ms.append(ms)
 
     @property
@@ -84,15 +84,15 @@ class OverheadMs:
 
 
 class StartDelay:
-    """How long the last barrier of a batch had to wait for it, compared with the recent one that waited least.
+    """The wait of a batch's last barrier for the batch, less that of the recent one that waited least.
 
-    So the two clocks, of the injector and of the service, need not agree, only go equally fast. One that is set makes
-    a difference until the barriers of before are forgotten, `START_DELAY_WINDOW_MS` later.
+    So the clocks of the injector and of the service need not agree, only run equally fast. A clock that is set
+    falsifies the delay for `START_DELAY_WINDOW_MS`.
     """
 
     def __init__(self) -> None:
         self._least = deque[tuple[int, int]]()
-        """When, and how long one waited; only those that none waited less than since, so the first is the least."""
+        """(time, wait), waits rising: one that a later one has undercut is dropped, so the first is the least."""
 
     def delay_ms(self, injected_at_ms: int, now_ms: int) -> float:
         """Milliseconds, for a batch that begins now and ends with a barrier injected then; `now_ms` never falls."""
@@ -107,9 +107,9 @@ class StartDelay:
 
 @dataclass(frozen=True, slots=True)
 class BatchLoad:
-    """What a job's read shares a batch with: the reads of so many jobs, its own among them, and the rest.
+    """The load of the batch of a job's read: `readers` jobs read, its own included, and `rest_ms` go to other work.
 
-    `late_ms`: how late the batch begins, from `StartDelay`.
+    `late_ms`: the delay of the batch's start, from `StartDelay`.
     """
 
     readers: int = 1
@@ -135,7 +135,7 @@ class SnapshotBudget:
     _limit: int | None = None
 
     def amount(self, now_ms: int, *, paused: bool, rate_limit: int | None, load: BatchLoad = ALONE) -> Amount:
-        """What the next batch may read; `now_ms` must not fall between calls."""
+        """The amount that the next batch may read; `now_ms` must not fall between calls."""
         rows = self._rows(now_ms, paused, rate_limit, load)
         return Amount(rows, self._fitting_bytes(load))
 
@@ -170,7 +170,6 @@ class SnapshotBudget:
         return int(min(wanted, max(self._last_bytes * _GROWTH, first), most))
 
     def _fitting_ms(self, load: BatchLoad) -> float:
-        """How long a read may take."""
         if self.latency_budget_ms is None:
             return UNBUDGETED_READ_MS / load.readers
         left = self.latency_budget_ms / 2 - load.rest_ms - load.late_ms
@@ -184,7 +183,7 @@ class SnapshotBudget:
         return self._tokens
 
     def learn_read(self, read: Amount, read_ms: float) -> None:
-        """Learn from what a batch read and how long that took (0 rows change nothing; 0 bytes nothing about bytes).
+        """Learn from the amount that a batch read, and its time (0 rows change nothing; 0 bytes nothing about bytes).
 
         The bytes are those that the plan expected, as the next ones will be.
         """
@@ -200,7 +199,7 @@ class SnapshotBudget:
             self._last_bytes = max(read.size, MIN_BYTES)
 
     def learn_overrun(self, planned: Amount, took_ms: float) -> None:
-        """Learn from a read that was given up after so long: it would have taken longer."""
+        """Learn from a read that was given up after `took_ms`: it would have taken longer."""
         if planned.is_nothing or took_ms <= 0:
             return
         self._rows_per_ms, self._bytes_per_ms = planned.rows / took_ms, planned.size / took_ms
@@ -218,7 +217,7 @@ _LIKELY_CHANGE_BYTES = 500.0
 
 
 class BatchSizer:
-    """Of one service. `held_bytes`: what the changes of a batch may take in memory, in all lanes together."""
+    """The batch sizes of one service. `held_bytes`: memory for the changes of a batch, in all lanes together."""
 
     def __init__(self, held_bytes: int) -> None:
         self._held_bytes = held_bytes
@@ -228,7 +227,7 @@ class BatchSizer:
         self._rest, self._start_delay = OverheadMs(), StartDelay()
 
     def most_records(self) -> int:
-        """Upstream records in a batch of several intervals: half of what lanes hold, by the size of changes so far."""
+        """Upstream records in a batch of several intervals: half of the lanes' memory, by the size of recent ones."""
         return min(MAX_BATCH_RECORDS, int(self._held_bytes / 2 / self._change_bytes))
 
     def likely_bytes(self, records: int) -> int:
@@ -237,7 +236,6 @@ class BatchSizer:
 
     @property
     def rest_ms(self) -> float:
-        """How long a batch takes without its snapshot reads."""
         return self._rest.ms
 
     def plan_jobs(
@@ -248,15 +246,15 @@ class BatchSizer:
         cut_of: Callable[[JobDefinition], CutFunction],
         now_ms: int,
     ) -> tuple[JobPlan, ...]:
-        """The slices of each job, for a batch that begins now and goes to `end`. To be called once a batch.
+        """The slices of each job, for a batch that begins now and ends with `end`. Call it once a batch.
 
-        `progress[job]` lists the parts that were started; `cut_of` gives what cuts the slices of a job.
+        `progress[job]` lists the started parts; `cut_of` gives the function that cuts the slices of a job.
         """
         readers = sum(
             job.may_read and not is_complete(progress.get(job.name, {}), job.definition.part_count)
             for job in jobs
         )
-        late_ms = self._start_delay.of(end.barrier.injected_at_ms, now_ms)
+        late_ms = self._start_delay.delay_ms(end.barrier.injected_at_ms, now_ms)
         load = BatchLoad(max(readers, 1), self._rest.ms, late_ms)
         self._planned = {}
         return tuple(
@@ -278,11 +276,11 @@ class BatchSizer:
     ) -> None:
         """Learn from a batch: its changes and their bytes, snapshot rows by job, and the durations."""
         self.learn_change_bytes(changes, held_bytes)
-        self._rest.took(max(took_ms - read_ms, 0.0))
+        self._rest.add(max(took_ms - read_ms, 0.0))
         for name, count in rows.items():
             if name in self._budgets and count:
                 read = Amount(count, self._planned.get(name, NOTHING.amount).size)
-                self._budgets[name].spent(read, read_ms * count / sum(rows.values()))
+                self._budgets[name].learn_read(read, read_ms * count / sum(rows.values()))
 
     def learn_change_bytes(self, count: int, held_bytes: int) -> None:
         """Learn how large changes are from `count` of them; 0 teaches nothing."""
@@ -290,12 +288,12 @@ class BatchSizer:
             self._change_bytes = max(1.0, held_bytes / count)
 
     def learn_overrun(self, took_ms: float) -> None:
-        """The slices of the last plan were given up after so long: the next ones have to be smaller."""
+        """Learn that the slices of the last plan were given up after `took_ms`: the next ones have to be smaller."""
         read = {name: planned for name, planned in self._planned.items() if planned.rows}
         for name, planned in read.items():
             if name in self._budgets:
-                self._budgets[name].overran(planned, took_ms / len(read))
+                self._budgets[name].learn_overrun(planned, took_ms / len(read))
 
     def forget(self, job: str) -> None:
-        """Forget a job that was dropped; another one may get its name."""
+        """Drop the estimates of a job that is gone; another one may get its name."""
         self._budgets.pop(job, None)

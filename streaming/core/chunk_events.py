@@ -48,7 +48,7 @@ _EPOCH = 1 << EPOCH_BITS
 
 
 class Verdict(IntEnum):
-    """What becomes of an event. `HELD` is for good; `WAITS` is asked again in the next batch."""
+    """The verdict on an event. `HELD` is final: a chunk's rows have it; `WAITS` is decided again in the next batch."""
 
     HELD = 0
     APPLIES = 1
@@ -85,7 +85,7 @@ _Place = tuple[tuple[object, ...] | None, Verdict, TransactionSnapshot | None]
 
 
 def _places(read: TableRead, due: int) -> Iterator[_Place]:
-    """Upper keys that rise to +∞ (None), what becomes of events up to each that its snapshot does not see."""
+    """Upper keys that rise to +∞ (None), with the verdict on events up to each that the snapshot does not see."""
     if read.released is not None:
         yield read.released.upto, Verdict.APPLIES, None
     folds = [(chunk.keys, Verdict.FOLDS, chunk.snapshot) for chunk in read.chunks[:due]]
@@ -99,7 +99,7 @@ _Range = tuple[KeyRange, Verdict, TransactionSnapshot]
 
 
 def _in_order(ranges: Sequence[_Range]) -> list[_Range]:
-    """They follow each other without a gap, so each begins where another one ends."""
+    """The ranges in key order. They follow each other without a gap, so each begins where another one ends."""
     by_start = {each[0].after: each for each in ranges}
     uptos = {each[0].upto for each in ranges if each[0].upto is not None}
     found: list[_Range] = []
@@ -134,10 +134,10 @@ Indices = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class ChunkEvents:
-    """n events in the order of each key: the table's columns (of a DELETE its key is enough), and what is left out.
+    """n events in the order of each key: the table's columns (of a DELETE its key is enough), and the values left out.
 
-    `left_out[column]` are the events, by index, that leave a column's value out as it is what it was; `column` is an
-    index, too.
+    `left_out[column]` are the indices of the events that leave out a column's value because it did not change; `column`
+    is an index, too.
     """
 
     ops: npt.NDArray[np.int8]
@@ -175,7 +175,7 @@ def folded(stored: pa.Table, events: ChunkEvents, key_names: Sequence[str]) -> F
 
 
 def _sources(before: Indices, is_row: npt.NDArray[np.bool_], without: Indices) -> Indices:
-    """Where each row's value comes from; -1 where the row before is none. Several in a row may leave it out."""
+    """The row that each row's value comes from, -1 for none. Several events in a row may leave it out."""
     origin = np.arange(len(before) + 1)
     previous = before[without]
     origin[without] = np.where((previous >= 0) & is_row[previous], previous, -1)
@@ -187,10 +187,10 @@ def _sources(before: Indices, is_row: npt.NDArray[np.bool_], without: Indices) -
 
 
 class Proofs:
-    """Of one slot. They come in the order in which they were got, and their LSNs and ends rise.
+    """The proofs (`Streamed`) of one slot, in the order in which they were got: LSNs and ends rise.
 
-    For a chunk the first proof that reaches it is the best one: its ends are the lowest, and so it is due first. What
-    is kept is that one of each chunk that waits, and the newest.
+    For a chunk the first proof that reaches it is the best one: its ends are the lowest, so the chunk is due first.
+    Kept are that one of each waiting chunk, and the newest.
     """
 
     def __init__(self) -> None:
@@ -198,21 +198,20 @@ class Proofs:
 
     @property
     def kept(self) -> tuple[Streamed, ...]:
-        """Those that may still matter, oldest first."""
         return tuple(self._kept)
 
     @property
     def lsn(self) -> int:
-        """Up to where the newest one reaches; -1 before the first."""
+        """The LSN of the newest proof; -1 before the first."""
         return self._kept[-1].lsn if self._kept else -1
 
     def add(self, proof: Streamed) -> None:
-        """Another one. One that reaches no farther than the newest says nothing new: its ends are higher."""
+        """Add a proof. One that reaches no farther than the newest is useless, because its ends are higher."""
         if proof.lsn > self.lsn:
             self._kept.append(proof)
 
     def keep_for(self, waiting: Iterable[Chunk]) -> None:
-        """Forget those that none of these chunks, and none to come, needs."""
+        """Drop the proofs that neither these chunks nor later ones need."""
         lsns = [proof.lsn for proof in self._kept]
         needed = {bisect_left(lsns, chunk.written_lsn) for chunk in waiting} | {len(lsns) - 1}
         self._kept = [proof for place, proof in enumerate(self._kept) if place in needed]

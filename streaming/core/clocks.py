@@ -13,7 +13,7 @@ class Age:
         self._age_s, self._seen_s = 0.0, 0.0
 
     def seen(self, newest: object, instant_s: float, wall_s: float, steady_s: float) -> float:
-        """The age in seconds of the newest instant. `newest` identifies it: the same value again only grows older."""
+        """The age in seconds of the newest instant. `newest` identifies it: the same value again keeps its instant."""
         if self._newest is None or newest != self._newest:
             age_s = max(0.0, wall_s - instant_s)
             if self._newest is not None:
@@ -22,31 +22,34 @@ class Age:
         return self.at(steady_s)
 
     def at(self, steady_s: float) -> float:
-        """The age of the newest one, never negative."""
+        """The age of the newest instant, never negative."""
         return self._age_s + max(0.0, steady_s - self._seen_s)
 
 
 class Stillness:
-    """Look again and again: `signs` has, for each job under way, a value that changes while the job makes progress."""
+    """Detects jobs without progress. Call `update` often."""
 
     def __init__(self, now_s: float) -> None:
         self._seen: dict[int, tuple[Hashable, float]] = {}
         self._came_s: dict[int, float] = {}
         self.changed_s = now_s
-        """When a job was last seen to come, go on, or go."""
+        """The last time at which a job began, made progress, or ended."""
 
     @property
     def known(self) -> frozenset[int]:
-        """The jobs that were under way at the last look."""
+        """The jobs that were under way at the last `update`."""
         return frozenset(self._seen)
 
     @property
     def oldest_s(self) -> float | None:
-        """When the job that has been under way for longest was first seen; None without any."""
+        """The first time at which the oldest job under way was seen; None without any."""
         return min(self._came_s.values(), default=None)
 
     def update(self, now_s: float, signs: Mapping[int, Hashable]) -> dict[int, float]:
-        """For how many seconds each job has been still."""
+        """The seconds for which each job has made no progress.
+
+        `signs` has, for each job under way, a value that changes while the job makes progress.
+        """
         if self._seen.keys() - signs.keys():
             self.changed_s = now_s
         for job in self._seen.keys() - signs.keys():

@@ -1,4 +1,4 @@
-"""How far a backfill is, and when it will be complete: figures that do not jump.
+"""Progress of a backfill, and the time until it is complete: figures that do not jump.
 
     rows in all = what finished parts gave + for every other part the larger of (rows stored, rows read)
     share       = rows read / rows in all: below 1 until the last part is Completed, and 1 then
@@ -7,8 +7,8 @@
 "Recent" is a quarter of the time so far, between two reads and 20 seconds: reads grow at first, so the rate
 since the start is too low for a short run, and that of the last read too noisy for a long one.
 
-Rows stored come from file statistics: they know nothing of changes that wait in the log, so the sum moves a little as
-the table does. A share that was shown never falls (`Forecast.grew` says that the table has grown instead).
+Rows stored come from file statistics, without the changes in the log, so the sum moves a little as the table does. A
+share that was shown never falls (`Forecast.grew` is True instead where the table has grown).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from state.values.progress import Completed, InProgress, Progress, is_complete, 
 
 Phase = Literal["starting", "backfilling", "paused", "limited to 0", "live"]
 WINDOW_MS = 20_000
-"""The rate is never older than this: long enough for many batches, short enough to follow a new limit."""
+"""The longest window of the rate: long enough for many batches, short enough to follow a new limit."""
 _LATE_SHARE, _LEAST_LOOKS = 0.25, 3
 
 
@@ -55,9 +55,9 @@ def extent(progress: Mapping[int, Progress], part_count: int, rows_stored: Mappi
 
 
 def records_stored(progress: Mapping[int, Progress], ends: Sequence[int]) -> dict[int, int]:
-    """About how many records the parts of a job that reads the upstream hold, of which the last batch ended there.
+    """An estimate of the records in each part of a job that reads the upstream; `ends` are those of the last batch.
 
-    As many as there are offsets, markers and what was deleted included: fewer once they are read.
+    All offsets count, markers and deleted records included, until they are read.
     """
     return {part: _records(progress.get(part), end) for part, end in enumerate(ends)}
 
@@ -83,9 +83,9 @@ def phase(job: JobState, seen: Extent) -> Phase:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What to show of one job. `share` never falls; `grew` while that hides that rows were added ahead of the read.
+    """The shown progress of one job. `share` never falls; `grew`: it would have, as rows were added ahead of the read.
 
-    `rows_per_s` is None before two looks, `seconds_left` None where nothing moves.
+    `rows_per_s` is None before two updates, `seconds_left` None where nothing moves.
     """
 
     extent: Extent
@@ -97,14 +97,14 @@ class Forecast:
 
 @dataclass
 class RateEstimator:
-    """Estimates the rate of one job's backfill from repeated looks. `now_ms` is any clock that only rises."""
+    """Estimates the rate of one job's backfill from repeated updates. `now_ms` is any clock that only rises."""
 
     _looks: deque[tuple[int, int]] = field(default_factory=deque)
     _started_ms: int | None = None
     _shown: float = 0.0
 
     def update(self, now_ms: int, seen: Extent, *, rate_limit: int | None, paused: bool) -> Forecast:
-        """The forecast after one more look."""
+        """The forecast after one more update."""
         rate = self._rate(now_ms, seen.rows_read)
         share = max(self._shown, seen.share)
         self._shown = share
@@ -117,7 +117,7 @@ class RateEstimator:
         )
 
     def _rate(self, now_ms: int, rows_read: int) -> float | None:
-        """Rows per second between recent reads; a look between two reads changes nothing."""
+        """Rows per second between recent reads; an update between two reads changes nothing."""
         looks = self._looks
         if self._started_ms is None:
             self._started_ms = now_ms
@@ -131,14 +131,14 @@ class RateEstimator:
 
 @dataclass
 class RateEstimators:
-    """The pace of every job that was seen; a job that was created again under its name starts again."""
+    """The estimators of all jobs; a job that was created again under its name starts anew."""
 
     _rates: dict[tuple[str, int], RateEstimator] = field(default_factory=dict)
 
     def update(self, now_ms: int, seen: Iterable[tuple[JobState, Extent]]) -> dict[str, Forecast]:
-        """Forecasts by job after one more look at them."""
+        """The forecast of each job after one more update."""
         return {
-            job.name: self._rates.setdefault((job.name, job.start), RateEstimator()).look(
+            job.name: self._rates.setdefault((job.name, job.start), RateEstimator()).update(
                 now_ms, extent, rate_limit=job.rate_limit, paused=job.paused
             )
             for job, extent in seen
@@ -146,7 +146,7 @@ class RateEstimators:
 
 
 def rate_between(first: tuple[int, int], last: tuple[int, int]) -> float | None:
-    """Rows per second between two looks (milliseconds, rows read)."""
+    """Rows per second between two updates (milliseconds, rows read)."""
     elapsed_ms = last[0] - first[0]
     return (last[1] - first[1]) * 1_000 / elapsed_ms if elapsed_ms > 0 else None
 

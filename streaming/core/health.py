@@ -1,9 +1,9 @@
-"""What condition a service is in, decided from what is known of it; times are seconds of a clock that is never set.
+"""The condition of a service, as a pure function of `HealthFacts`; times are seconds of a clock that is never set.
 
 A service is *ready* while barriers come out: its last batch is no older than `late_s`, and nothing has interrupted it
-since. Once it is late, the condition names the cause, and the reason says where it is and what to do about it:
+since. Once it is late, the condition names the cause, and the reason its location and the next step:
 
-    degraded                trouble that may pass has interrupted it or its injector: Kafka is away, a Spark job failed
+    degraded                a passing error has interrupted it or its injector: Kafka is away, a Spark job failed
     upstream stuck          an open transaction holds the last stable offset of a partition
     waiting for barriers    none come, or one is missing in some partitions
     stuck                   there is a barrier to work up to, and no sign of work
@@ -22,16 +22,16 @@ from streaming.core.offset_ranges import Watermarks
 LEAST_LATE_S = 30.0
 LATE_INTERVALS = 3
 _LASTING_S = 10.0
-"""What lasts as long is no moment between two transactions, and no broker that changes its leaders."""
+"""Shorter gaps are ignored: transaction boundaries and leader elections stay below this."""
 
 
 def late_after_s(interval_ms: int) -> float:
-    """How long after a batch another one has to have come: 30 s, or three intervals between barriers."""
+    """The maximal time between two batches, in seconds: 30, or three intervals between barriers."""
     return max(LEAST_LATE_S, LATE_INTERVALS * interval_ms / 1_000)
 
 
 class HealthCondition(StrEnum):
-    """One word or three on a service; the values are what the API, the page and the log say."""
+    """Conditions of a service; the values are shown by the API, the page and the log."""
 
     STARTING = "starting"
     SERVING = "serving"
@@ -45,7 +45,7 @@ class HealthCondition(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StuckPartition:
-    """A partition whose last stable offset an open transaction has held since then."""
+    """A partition whose last stable offset an open transaction has held since `since_s`."""
 
     partition: int
     stable: int
@@ -56,7 +56,7 @@ class StuckPartition:
 def held_now(
     before: Sequence[StuckPartition], marks: Sequence[Watermarks], now_s: float
 ) -> tuple[StuckPartition, ...]:
-    """The partitions that are held, from a look at the marks of all of them and what the look before has found."""
+    """The partitions that are held now, by the watermarks of all; `before` is the last result."""
     since = {(each.partition, each.stable): each.since_s for each in before}
     return tuple(
         StuckPartition(number, each.stable, each.high, since.get((number, each.stable), now_s))
@@ -67,7 +67,7 @@ def held_now(
 
 @dataclass(frozen=True, slots=True)
 class Interruption:
-    """Something that interrupted the service, and when it began."""
+    """An error that interrupted the service, and its start."""
 
     problem: BackfillError
     since_s: float
@@ -75,12 +75,12 @@ class Interruption:
 
 @dataclass(frozen=True, slots=True)
 class HealthFacts:
-    """What is known of a service.
+    """The facts that decide the health of a service.
 
-    `streaming`: start-up is over. `pending`: committed barriers that no batch has done. `missing`: for each partition
-    that lacks a barrier that others have, how far it was read. `busy_since_s`: since when Spark has been at a job, None
-    if it has none; `progress_s`: when it last showed a sign of work. `trouble` has ended the stream, `away` is the
-    broker's (None once it answers). `hindered` is the injector's.
+    `streaming`: start-up is over. `pending`: committed barriers that no batch has done. `missing`: (partition, next
+    offset) of each partition that lacks a barrier that others have. `busy_since_s`: the start of Spark's oldest job
+    under way, None without one; `progress_s`: the last sign of work of one. `trouble` has ended the stream, `away` is
+    the broker's (None once it answers), `hindered` the injector's.
     """
 
     upstream: str
@@ -107,13 +107,13 @@ class HealthFacts:
 
     @property
     def lasting_s(self) -> float:
-        """What lasts as long counts."""
+        """The minimal duration before a condition is reported."""
         return min(_LASTING_S, self.late_s / 3)
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """`reason` says what is wrong and what to do, None where nothing is; `idle_s` is the time since the last batch."""
+    """`reason` has the error and the next step, None without one; `idle_s` is the time since the last batch."""
 
     condition: HealthCondition
     ready: bool
@@ -122,7 +122,7 @@ class Health:
 
 
 def health(facts: HealthFacts, now_s: float) -> Health:
-    """The condition as of now."""
+    """The health at `now_s`."""
     idle_s = max(0.0, now_s - facts.since_s)
     is_late = idle_s > facts.late_s
     condition, reason = _condition(facts, now_s, idle_s, is_late=is_late)
@@ -149,12 +149,12 @@ def _condition(
 
 
 def lasting_held(facts: HealthFacts, now_s: float) -> list[StuckPartition]:
-    """The partitions that are held for longer than transactions usually are open."""
+    """The partitions that have been held for longer than transactions are usually open."""
     return [each for each in facts.held if now_s - each.since_s >= facts.lasting_s]
 
 
 def _interruption(facts: HealthFacts, now_s: float) -> BackfillError | None:
-    """What has interrupted the service since its last batch; Kafka being away is the cause of all that follows."""
+    """The error that interrupted the service since its last batch; an unreachable Kafka is the cause of all others."""
     away, trouble = facts.away, facts.trouble
     if away is not None and away.since_s >= facts.since_s:
         lasts = now_s - away.since_s >= facts.lasting_s

@@ -1,4 +1,4 @@
-"""Jobs and mutations: what each mutation makes of the jobs, as one pure function.
+"""Jobs and mutations: the effect of each mutation on the jobs, as one pure function.
 
 A mutation takes effect at the end of the batch that holds its barrier (docs/contract.md#mutations-and-control). So the
 jobs of the next batch follow from the plan of this one alone: `jobs_after(plan)` is the same before and after a crash.
@@ -21,7 +21,7 @@ from state.values.progress import Progress, is_complete
 
 @dataclass(frozen=True, slots=True)
 class MutationReport:
-    """What became of a mutation. `refused` names the code of the reason, None when it was carried out."""
+    """The result of a mutation. `refused` is the code of the reason, None when it was carried out."""
 
     epoch: int
     text: str
@@ -70,7 +70,7 @@ def reads_on(
     is_table_read: bool,
     interval_records: int,
 ) -> bool:
-    """Whether one of the jobs after a batch would read on at once if there were another barrier.
+    """True if one of the jobs after a batch would read on at once, were there another barrier.
 
     `rows_read` are those of the batch, by job. A job that read none in it waits for something else, unless it is new
     since; one with a rate limit waits for time to pass. While the table is read from its database (`is_table_read`)
@@ -120,7 +120,7 @@ def apply(
     table: TableSchema,
     partitions: int | None,
 ) -> JobsOutcome:
-    """What the mutation of barrier `epoch` makes of the jobs. A new one starts at `start`, the end of the batch.
+    """Apply the mutation of barrier `epoch` to the jobs. A new job starts at `start`, the end of the batch.
 
     `partitions` are the upstream's, None where they are not known.
     """

@@ -8,16 +8,16 @@ from typing import Final
 from schemas.formats.events.logs import LogId, Position, position_text
 
 LEAST_RETURNS: Final = 2
-"""Once, it may be a server that was moved and moved back."""
+"""A single return may be a server that was moved and moved back."""
 
 
 @dataclass
 class LogRanges:
-    """The changes of one log in one partition, in their order: how often they go back to a range that was left.
+    """The ranges of positions of one log in one partition, and how often its changes return to a range that was left.
 
-    A range ends where a position falls to one that is new. What is redelivered has positions that were there before; a
-    restored server goes on in the lower range, and never in the higher one and then in the lower one again. Times say
-    nothing here: the database whose clock is behind may be the one in the lower range.
+    A range ends where a position falls to a new one. Redelivered records have positions that were there before; a
+    restored server goes on in the lower range, and never in the higher one and then in the lower one again. Times are
+    useless here: the database whose clock is behind may be the one in the lower range.
     """
 
     log: LogId
@@ -33,7 +33,7 @@ class LogRanges:
         return self.returns >= LEAST_RETURNS
 
     def add(self, position: Position) -> None:
-        """The next change."""
+        """Add the next change."""
         if position in self._known:
             return
         self._known.add(position)

@@ -31,7 +31,7 @@ class Watermarks:
 
 
 BEGINNING = -2
-"""Stands for the first offset that a partition holds, as Kafka has it. It is below every offset."""
+"""The first offset that a partition holds, in Kafka's notation. It is below every offset."""
 
 Range = tuple[int, int]
 """From an offset, or `BEGINNING`, up to an offset: exclusive."""
@@ -43,7 +43,7 @@ def readers(plan: BatchPlan) -> list[JobPlan]:
 
 
 def history_ranges(plan: BatchPlan) -> list[tuple[Range, ...]]:
-    """What the slices of these jobs hold, each record once: lists of one range a partition, which may be empty."""
+    """The records of all slices of these jobs, each once: lists of one range a partition, which may be empty."""
     upstream = range(len(plan.first_offsets))
     of_partitions = [list(_ranges(plan, partition)) for partition in upstream]
     nothing = [(first, first) for first in plan.first_offsets]
@@ -57,7 +57,7 @@ def history_records(plan: BatchPlan) -> int:
 
 
 def _ranges(plan: BatchPlan, partition: int) -> Iterator[Range]:
-    """Those of one partition, without those that overlap."""
+    """The ranges of one partition, overlapping ones joined."""
     found: list[Range] = []
     for first, end in sorted(_slices(plan, partition)):
         if found and first <= found[-1][1]:

@@ -21,7 +21,7 @@ from state.values.progress import Completed, NotStarted, Progress, is_complete
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """How much is read: rows, and what they take as Arrow columns."""
+    """An amount of data: rows, and their bytes as Arrow columns."""
 
     rows: int
     size: int
@@ -36,18 +36,18 @@ class Amount:
         return Amount(self.rows // parts, self.size // parts)
 
     def fits(self, most: Amount) -> bool:
-        """Whether it is no more than this, in rows and in size."""
+        """True if neither rows nor size exceed `most`."""
         return self.rows <= most.rows and self.size <= most.size
 
     @property
     def is_nothing(self) -> bool:
-        """Whether not a row fits in it."""
+        """True if no row fits in it."""
         return self.rows <= 0 or self.size <= 0
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Where a slice may end: `upto` None reaches the part's end.
+    """The end of a slice: `upto` None is the part's end.
 
     `rows` and `size` (Arrow bytes) are estimates: log rows may differ, and a file knows the average of its rows only.
     """
@@ -58,12 +58,11 @@ class Cut:
 
     @property
     def amount(self) -> Amount:
-        """What the slice reads, about."""
         return Amount(self.rows, self.size)
 
 
 CutFunction = Callable[[int, Key | None, Amount], Cut | None]
-"""(part, after, limit) -> where a slice of about `limit` ends, which has at least one row if there is one.
+"""(part, after, limit) -> the end of a slice of about `limit`, which has at least one row if there is one.
 
 None: behind `after` there is nothing that may be read yet.
 """
@@ -83,10 +82,10 @@ NOTHING = Chosen((), Amount(0, 0))
 def choose_slices(
     job: JobDefinition, progress: Mapping[int, Progress], budget: Amount, cut: CutFunction
 ) -> Chosen:
-    """The slices that the budget pays for: at least one unless it is 0 rows or nothing is left that may be read.
+    """The slices within the budget: at least one unless it is 0 rows or nothing is left that may be read.
 
-    `progress` lists the parts that were started; others are NotStarted. Empty parts cost nothing, and complete
-    as soon as the walk reaches them.
+    `progress` lists the started parts; others are NotStarted. Empty parts cost nothing, and complete as soon as the
+    walk reaches them.
     """
     if budget.rows <= 0 or is_complete(progress, job.part_count):
         return NOTHING
@@ -104,9 +103,9 @@ def choose_slices(
 
 
 def upto_released(cut: CutFunction, released: KeyRange | None) -> CutFunction:
-    """Cuts within the keys that are released so far, `released` (from −∞ on; None: of none).
+    """Cuts within the keys that are released so far, `released` (from −∞ on; None: none).
 
-    What lies behind is not there yet, so a part that seems to be at its end is at the end of these keys only, and is
+    Rows behind them are not there yet, so a part that seems to be at its end is only at the end of these keys, and is
     not completed before the whole table is released.
     """
     if released is not None and released.upto is None:
@@ -167,6 +166,6 @@ def choose_barriers(
 
 
 def markers_of(plan: BatchPlan) -> frozenset[RecordId]:
-    """Where the barriers' own records stand, of those in the data: each is the last one before an end."""
+    """(partition, offset) of the barriers' own records in the data: each is the last record before an end."""
     in_data = (aligned.ends for aligned in plan.barriers if aligned.in_data)
     return frozenset((number, end - 1) for ends in in_data for number, end in enumerate(ends))

@@ -3,10 +3,10 @@
 A connector that is started again sends the end of its stream a second time. Of each log a partition has the highest
 position and the latest time seen. A record with a lower position is redelivered if its time is not later: then it is
 dropped. If it is later, the log has begun anew: behind a new snapshot, at another server. Such a record is taken, and
-the highest position begins anew with it. Where nothing but the record says so, it needs the operator's word.
+the highest position begins anew with it. Without other evidence than the record, it needs the operator's consent.
 
-`Redelivery` is given all records of a batch, as lanes see their own keys alone: it decides what lanes leave out once
-one of them has met a position that falls. It holds no record.
+`Redelivery` is fed all records of a batch, because lanes see their own keys alone: it decides which records lanes drop
+once one of them has met a position that falls. It holds no record.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from state.values.seen import Mark, Seen, digest, later
 
 
 class Logged(NamedTuple):
-    """A record of the upstream as far as it is judged. `key` is encoded; `position` is that of `UpstreamRecord`."""
+    """The fields of an upstream record that decide. `key` is encoded; `position` is that of `UpstreamRecord`."""
 
     partition: int
     offset: int
@@ -32,7 +32,7 @@ class Logged(NamedTuple):
 
 
 class Why(StrEnum):
-    """Why a record was taken though its position is lower than another one's before it."""
+    """Reasons for taking a record whose position is lower than that of an earlier one."""
 
     GTIDS = "the log has GTIDs"
     SNAPSHOT = "a new snapshot was read"
@@ -52,7 +52,7 @@ class Fall:
 
     @property
     def found(self) -> str:
-        """For people."""
+        """A description for people."""
         return (
             f"a change of {self.log} at position {position_text(self.position)}, later than all before it and "
             f"below the highest position seen, {position_text(self.highest)}"
@@ -74,10 +74,10 @@ class DroppedRun:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What became of the records of a batch. `dropped`: by partition, ranges of offsets, both ends included.
+    """The result for the records of a batch. `dropped`: by partition, ranges of offsets, both ends included.
 
-    `falls` were taken; `seen` is what is known of the partitions behind the batch; `snapshots` are new ones of logs
-    that were known before.
+    `falls` were taken; `seen` is the state of the partitions behind the batch; `snapshots` are new ones of logs that
+    were known before.
     """
 
     dropped: Mapping[int, Sequence[tuple[int, int]]]
@@ -88,7 +88,7 @@ class Judgement:
 
 
 Accepts = Callable[[Fall], bool]
-"""Whether the operator lets a log begin anew."""
+"""Returns True if the operator lets a log begin anew."""
 
 
 @dataclass
@@ -105,7 +105,7 @@ class _JudgedLog:
     """First and last of the records that are being dropped, with their offsets."""
     run_count: int = 0
     was_known: bool = False
-    """Whether it had a highest position when the interval began."""
+    """True if it had a highest position when the interval began."""
 
     @classmethod
     def of_mark(cls, mark: Mark) -> _JudgedLog:
@@ -138,7 +138,7 @@ class _Partition:
 
 
 class Redelivery:
-    """Judges the records behind `seen`: call `take` for each, in the order of its partition, then `end_interval`.
+    """Judges the records behind `seen`: call `is_new` for each, in the order of its partition, then `end_interval`.
 
     Intervals come one after another, in each any partition first. Only records that change a row are given.
     """
@@ -155,11 +155,11 @@ class Redelivery:
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether a record of the interval was taken that only a row of a snapshot, or the operator, allows."""
+        """True if a record of the interval was taken that only a row of a snapshot, or the operator, allows."""
         return bool(self._doubtful)
 
     def is_new(self, record: Logged) -> bool:
-        """Whether a record is new; False: it is redelivered, or the tombstone of such a delete."""
+        """Take a record; False if it is redelivered, or the tombstone of a redelivered delete."""
         known = self._partition(record.partition)
         where = record.position
         if where is not None and where.position is None:
@@ -183,7 +183,7 @@ class Redelivery:
         return not is_dropped
 
     def snapshot(self, partition: int, row: LogId) -> None:
-        """A row of a snapshot stands in the interval."""
+        """Note a row of a snapshot in the interval."""
         self._snapshots.add(row)
         self._of_partition.setdefault(partition, set()).add(row)
 
@@ -204,11 +204,11 @@ class Redelivery:
         return None
 
     def end_part(self) -> Fall | None:
-        """As `end_interval`, of an interval that goes on behind the last record."""
+        """End a part of an interval that goes on behind the last record; returns as `end_interval`."""
         return self._settle()
 
     def judgement(self) -> Judgement:
-        """Behind the last record."""
+        """The result. Call it after the last record."""
         for number, known in self._partitions.items():
             for log, each in known.logs.items():
                 self._end_run(number, log, each)
@@ -321,7 +321,7 @@ class Redelivery:
 
 
 def _known(latest_ms: int | None) -> int | None:
-    """None for what stands for any time, see `Seen.mark`."""
+    """None for `LONG_MAX`, which stands for any time, see `Seen.mark`."""
     return None if latest_ms == LONG_MAX else latest_ms
 
 

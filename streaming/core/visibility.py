@@ -41,10 +41,10 @@ def covered(
     progress: Mapping[int, Progress],
     part_count: int,
 ) -> Mask:
-    """Which of n changes lie where the snapshot read has passed.
+    """The mask of the n changes whose keys the snapshot read has passed.
 
     Shapes: parts n, each array of `places` n: one for each column of a position, of the replica the key columns.
-    `progress` lists the parts that were started.
+    `progress` lists the started parts.
     """
     if isinstance(progress, AllDone):
         return np.ones(len(parts), dtype=np.bool_)

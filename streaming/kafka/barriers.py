@@ -21,7 +21,7 @@ from streaming.kafka.topics import PartitionId, admin
 
 @dataclass(frozen=True, slots=True)
 class FoundBeside:
-    """A barrier of a barrier topic, and where it stands there."""
+    """A barrier of a separate topic: its partition and offset there, and the exclusive `end` of its interval."""
 
     partition: int
     offset: int
@@ -30,7 +30,7 @@ class FoundBeside:
 
 
 def barrier_in(message: Message, *, beside: bool) -> Barrier | None:
-    """The barrier that a record is, of a barrier topic or of the data; None if it is none. Raises: InputError."""
+    """The barrier in a record of a barrier topic or of the data; None if it is none. Raises: InputError."""
     if beside:
         found = beside_barrier_in(message)
         return None if found is None else found.barrier
@@ -39,7 +39,7 @@ def barrier_in(message: Message, *, beside: bool) -> Barrier | None:
 
 
 def beside_barrier_in(message: Message) -> FoundBeside | None:
-    """The barrier that a record of a barrier topic is, None without the header. Raises: as `decode_beside`."""
+    """The barrier in a record of a barrier topic, None without the header. Raises: as `decode_beside`."""
     header = header_of(message, BARRIER_HEADER)
     if header is None:
         return None
@@ -50,7 +50,7 @@ def beside_barrier_in(message: Message) -> FoundBeside | None:
 
 
 _LATE_MS = 600_000
-"""A barrier is written at most so long before its time, by the clocks of the two machines."""
+"""The most that a barrier's time may lie after its append time, by the clocks of two machines."""
 _WINDOW_OFFSETS = 8_192
 
 
@@ -62,12 +62,12 @@ class BarrierCut:
     before_ms: int
 
     def has(self, barrier: Barrier) -> bool:
-        """Whether a topic may begin with this barrier."""
+        """True if a topic may begin with this barrier."""
         return barrier.curr <= self.epoch and barrier.injected_at_ms <= self.before_ms
 
 
 def delete_barriers(kafka: KafkaSettings, topic: str, cut: BarrierCut) -> int:
-    """Delete what lies before the newest full barrier within the cut, by partition; returns how many offsets.
+    """Delete the records before the newest full barrier within the cut, by partition; returns the number of offsets.
 
     Of an upstream, all of whose barriers are full, the first of a period is taken, as it is in its outputs. The last
     barrier of a partition is never deleted. Raises: EnvironmentProblem, TopicError when the broker refuses.
@@ -117,7 +117,7 @@ def _delete_before(kafka: KafkaSettings, begins: Mapping[PartitionId, int]) -> N
     if not begins:
         return
     wanted = [TopicPartition(topic, partition, offset) for (topic, partition), offset in begins.items()]
-    client = admin(kafka)  # held: what a client that is gone was asked is never answered
+    client = admin(kafka)  # held: a request of a deleted client is never answered
     for deleted, answer in client.delete_records(wanted, request_timeout=kafka.wait_s).items():
         try:
             answer.result()

@@ -1,9 +1,9 @@
-"""How to reach Kafka: settings for each kind of client, and librdkafka's errors as ours.
+"""Access to Kafka: settings for each kind of client, and librdkafka's errors as ours.
 
-librdkafka retries by itself and reports trouble on the side, so two habits keep it predictable: every wait
-has an end (`KafkaSettings.wait_s`), and every `KafkaException` leaves through `translated`, which turns it
-into an error that names the broker and says what to do. Its own log lines are off: they would interleave
-with progress bars and repeat what the error says.
+librdkafka retries by itself and reports errors by callbacks, so two rules keep it predictable: every wait has an end
+(`KafkaSettings.wait_s`), and every `KafkaException` leaves through `translated`, which turns it into an error that
+names the broker and the next step. Its own log lines are off: they would interleave with progress bars and repeat the
+error.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from streaming.kafka.tokens import why_no_token
 
 DEFAULT_WAIT_S = 15.0
 TRANSACTION_TIMEOUT_MS = 60_000
-"""After this long the broker ends a transaction that its producer left open; no reader waits longer."""
+"""The broker ends a transaction that its producer left open after this time; no reader waits longer."""
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaSettings:
-    """Where the broker is, how to log in, and how long to wait for it.
+    """The broker's address, the login, and the longest wait for an answer.
 
-    `wait_s` bounds every call in seconds: after it the broker counts as unreachable. `security` names secrets and
-    holds none, so these settings travel to lanes as they are, and each client reads the secrets when it is made: a
-    task that Spark spills to a disk gives nothing away, and a secret that was replaced holds for the next client.
+    `wait_s` bounds every call in seconds: after it the broker counts as unreachable. `security` names secrets and holds
+    none, so these settings are sent to lanes as they are, and each client reads the secrets when it is made: a task
+    that Spark spills to a disk reveals nothing, and a replaced secret is used by the next client.
     `replication_factor` is that of topics that are created, None for the broker's default.
     """
 
@@ -43,7 +43,7 @@ class KafkaSettings:
 
     @classmethod
     def from_config(cls, config: KafkaConfig) -> Self:
-        """As a checked configuration says; it has to name a broker."""
+        """The settings of a checked configuration, which has to name a broker."""
         assert config.bootstrap is not None
         security = config.declared_security()
         return cls(config.bootstrap, security=security, replication_factor=config.replication_factor)
@@ -74,7 +74,7 @@ class KafkaSettings:
         """
         return self.client(
             **{
-                "group.id": "backfill-reader",  # librdkafka wants a name; nothing is committed under it
+                "group.id": "backfill-reader",  # librdkafka requires a name; nothing is committed under it
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
                 "isolation.level": "read_committed",
@@ -127,8 +127,8 @@ LEADER_MOVES = frozenset(
         KafkaError._NOENT,
     }
 )
-"""What a broker says of a partition that it leads no more, or not yet, or since a restart that the client missed;
-the last is librdkafka's own, for one that has no leader as far as it knows."""
+"""Errors of a partition whose leader has changed, or is not chosen yet, or has restarted; the last one is librdkafka's
+own, for a partition without a known leader."""
 COORDINATOR_MOVES = frozenset(
     {
         KafkaError.NOT_COORDINATOR,
@@ -136,7 +136,7 @@ COORDINATOR_MOVES = frozenset(
         KafkaError.COORDINATOR_NOT_AVAILABLE,
     }
 )
-"""What a broker says of a group that it does not coordinate, or not yet: it has just started, or the group is new."""
+"""Errors of a group whose coordinator has changed or is loading: after the broker's start, or for a new group."""
 _UNREACHABLE = (
     LEADER_MOVES
     | COORDINATOR_MOVES
@@ -176,17 +176,17 @@ _LOST = frozenset({KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET
 
 
 def translate(error: KafkaError, settings: KafkaSettings, *, what: str) -> BackfillError:
-    """The error to raise; `what` is the place or act that failed: `orders-0@12`, `orders`, `connecting`."""
+    """The error to raise; `what` is the location or action that failed: `orders-0@12`, `orders`, `connecting`."""
     code, name = error.code(), error.name()
     if code == KafkaError._SSL:
         return _no_tls(why_no_handshake(settings.bootstrap, settings.security) or name, settings, what=what)
     if code in _UNREACHABLE:
-        # A broker that does not like this client's certificate just hangs up (TLS 1.3).
+        # A broker that refuses this client's certificate just closes the connection (TLS 1.3).
         if settings.security.encrypted and (
             reason := why_no_handshake(settings.bootstrap, settings.security)
         ):
             return _no_tls(reason, settings, what=what)
-        # Nor does one that waits for a token that its server does not give just now say so.
+        # The error is the same while the client gets no token from its server.
         oauth = settings.security.oauth
         if oauth is not None and (problem := why_no_token(oauth)):
             return problem
@@ -253,7 +253,7 @@ def _refused(code: int, name: str, settings: KafkaSettings, *, what: str) -> Bac
 
 
 def _no_login_by_token(oauth: OAuth, name: str, settings: KafkaSettings, *, what: str) -> BackfillError:
-    """The error for a refused token: librdkafka's is the same if the token server is away, refuses, or is misused."""
+    """The error for a refused token: librdkafka's is the same if the token server is unreachable, or refuses."""
     return why_no_token(oauth) or EnvironmentProblem(
         Code.AUTH_FAILED,
         where=what,
@@ -264,7 +264,7 @@ def _no_login_by_token(oauth: OAuth, name: str, settings: KafkaSettings, *, what
 
 
 def topic_missing(topic: str, settings: KafkaSettings) -> TopicError:
-    """The error for a topic that is not there."""
+    """The error for a missing topic."""
     return TopicError(Code.TOPIC_MISSING, where=topic, found=f"no such topic on {settings.bootstrap}")
 
 
@@ -278,10 +278,10 @@ def translated(settings: KafkaSettings, *, what: str) -> Iterator[None]:
 
 
 def is_refusal(error: KafkaError) -> bool:
-    """Whether the broker answered, and refused this client."""
+    """True if the broker answered, and refused this client."""
     return error.code() in _REFUSED
 
 
 def is_missing(error: KafkaError) -> bool:
-    """Whether the topic or partition is not there (or not yet: its leader is still to be chosen)."""
+    """True if the topic or partition is missing (or new: its leader is still to be chosen)."""
     return error.code() in _MISSING or error.code() == KafkaError.LEADER_NOT_AVAILABLE

@@ -1,7 +1,7 @@
-"""Sends columns of keys and values to Kafka by confluent-kafka's public interface alone.
+"""Columns of keys and values sent by confluent-kafka's public interface alone.
 
-`Producer.produce_batch` takes a list of dictionaries, so each record costs Python objects: about 1 us more than the way
-of `native`, which is the first choice and depends on how confluent-kafka lays out its objects.
+`Producer.produce_batch` takes a list of dictionaries, so each record costs Python objects: about 1 us more than with
+`native`, which is the first choice and depends on the layout of confluent-kafka's objects.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ColumnBatches:
         self._known_topics: set[str] = set()
 
     def expect(self, topics: Iterable[str]) -> None:
-        """As `native.ColumnProducer.expect`; here each is asked for by itself."""
+        """Does nothing: leaders are looked up topic by topic here, see `native.ColumnProducer.expect`."""
 
     def send(
         self,
@@ -40,9 +40,11 @@ class ColumnBatches:
         values: pa.Array,
         headers: Mapping[str, bytes] = NO_HEADERS,
     ) -> None:
-        """As `native.ColumnProducer.send`. With headers each record is a call: `produce_batch` drops them."""
+        """See `native.ColumnProducer.send`. With headers each record is a call: `produce_batch` drops them."""
         if topic not in self._known_topics:
-            self._producer.list_topics(topic, timeout=_METADATA_S)  # for the reason that `native` gives
+            self._producer.list_topics(
+                topic, timeout=_METADATA_S
+            )  # see `native`: records without known leaders
             self._known_topics.add(topic)
         if headers:
             self._send_one_by_one(topic, partitions, keys, values, headers)
@@ -54,7 +56,7 @@ class ColumnBatches:
             if partitions is None:
                 self._queue(topic, messages)
                 continue
-            # A message's own "partition" is not heeded (2.16.1): only that of the whole call is.
+            # A message's own "partition" is ignored (2.16.1): only that of the whole call counts.
             for partition in np.unique(partitions[part]).tolist():
                 chosen = np.flatnonzero(partitions[part] == partition).tolist()
                 self._queue(topic, [messages[number] for number in chosen], partition=partition)
@@ -96,7 +98,7 @@ class ColumnBatches:
 
 
 def _refused(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The messages that found the queue full, to be sent again. None of them may be overtaken by a later one.
+    """The messages refused by a full queue, to be sent again. None of them may be overtaken by a later one.
 
     Raises: KafkaException for any other reason.
     """

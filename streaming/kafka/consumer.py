@@ -1,7 +1,7 @@
-"""Reading ranges of offsets, committed records only, and finding the last record of its kind in a partition.
+"""Readers of ranges of offsets, committed records only, and searches for the last record of a kind in a partition.
 
-Offsets have holes: transaction markers, aborted records. So the end of a range is known only by a record at
-or beyond it, or by the end of the partition, never by counting.
+Offsets have holes: transaction markers, aborted records. So the end of a range is found only by a record at or beyond
+it, or by the end of the partition, never by counting.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ Wanted = Callable[[Message], bool]
 
 
 def stable_pauses_s() -> Iterator[float]:
-    """Pauses between looks at a last stable offset, without end.
+    """Pauses between requests for a last stable offset, without end.
 
-    Most transactions end within milliseconds; about one that does not, the broker is asked twice a second.
+    Most transactions end within milliseconds; later the broker is polled twice a second.
     """
     pause_s = 0.01
     while True:
@@ -50,7 +50,7 @@ def place(message: Message) -> str:
 
 
 class LastRecord(NamedTuple):
-    """What was found in a partition, and from which offset on it was looked for."""
+    """The last wanted record of a partition, and the offset down to which it was searched for."""
 
     message: Message | None
     since: int
@@ -75,7 +75,7 @@ class RangeReader:
         return admin(self._settings)
 
     def close(self) -> None:
-        """Leave the broker; idempotent."""
+        """Close the consumer; idempotent."""
         self._consumer.close()
 
     def watermarks(self, topic: str) -> tuple[Watermarks, ...]:
@@ -111,7 +111,7 @@ class RangeReader:
             now = self.watermarks(topic)
 
     def first_since(self, topic: str, time_ms: int) -> dict[int, int]:
-        """By partition, the first offset whose record is from this Unix time or later; none where all are older.
+        """By partition, the first offset whose record is from this Unix time (ms) or later; none if all are older.
 
         Raises: EnvironmentProblem, TopicError(TOPIC_MISSING).
         """
@@ -127,7 +127,7 @@ class RangeReader:
         """The committed records with start <= offset < end of each partition, in chunks of one or more.
 
         Partitions are interleaved; within one the order is the log's. Ends once every range is read, so a range must
-        not end behind what committed readers have been able to see.
+        not end behind the last stable offset.
 
         Raises: EnvironmentProblem(BROKER_UNREACHABLE) when nothing comes for `wait_s`; InputError(DATA_LOST)
             when retention has removed the start.
@@ -138,8 +138,8 @@ class RangeReader:
         try:
             yield from self._read_assigned(topic, left)
         finally:
-            # Also where the caller reads no further: what stays assigned goes on asking, and the next read would wait
-            # for the answer to that, half a second where nothing comes.
+            # Also if the caller stops early: assigned partitions are fetched further, and the next read would wait for
+            # the answer to that, half a second where no record comes.
             with suppress(RuntimeError):  # closed meanwhile
                 self._consumer.unassign()
 
@@ -157,7 +157,7 @@ class RangeReader:
             self._drop_done(topic, done, left)
 
     def _learn_leaders(self, topic: str) -> None:
-        """Before the first read: an assignment that comes before the connection looks for leaders a second later."""
+        """Before the first read: an assignment before the connection is up finds leaders only a second later."""
         if topic not in self._known_topics:
             with translated(self._settings, what=topic):
                 self._consumer.list_topics(topic, timeout=self._settings.wait_s)
@@ -212,9 +212,9 @@ class RangeReader:
     ) -> dict[int, LastRecord]:
         """The last committed record of each partition that is wanted.
 
-        Looks back from the ends in windows that grow, in all partitions at once, so records near the ends are found
-        soon, and each record is read once however far back they are; no further than `most` records of a partition,
-        nor to where the next windows would, by the size of those before them, be more than `most_bytes` in all.
+        Searches from the ends in growing windows, in all partitions at once, so records near the ends are found soon,
+        and each record is read once however far back they are. Ends after `most` records of a partition, or before
+        windows that would, by the size of those before them, have more than `most_bytes` in all.
         """
         marks = self.watermarks(topic)
         ends = {number: marks[number].stable for number in partitions}
@@ -246,7 +246,7 @@ def _last_of_each(chunk: Sequence[Message], wanted: Wanted) -> dict[int, Message
 
 
 def located(message: Message) -> tuple[int, int]:
-    """Partition and offset of a message that a consumer got."""
+    """Partition and offset of a received message."""
     partition, offset = message.partition(), message.offset()
     assert partition is not None  # only a message that was never sent lacks them
     assert offset is not None
@@ -267,12 +267,12 @@ def _is_end(error: KafkaError) -> bool:
 def _split(chunk: list[Message], ends: Mapping[int, int]) -> tuple[list[Message], set[int]]:
     """The records within their partition's end, and the partitions of which nothing more can come.
 
-    That is so after a record at the end or beyond it, and at the end of the partition (an event, no record), unless
-    that lies before the end of the range: a replica that has just become the leader may for a moment show less than
-    was seen of the one before.
+    A range is done after a record at its end or beyond, and at the end of the partition (an event, no record), unless
+    that lies before the end of the range: a replica that has just become the leader may for a moment show less than the
+    one before.
     """
     records, done = [], set[int]()
-    for message in chunk:  # no call that can be spared: a batch may have a hundred thousand
+    for message in chunk:  # without needless calls: a batch may have a hundred thousand messages
         partition: Any = message.partition()
         end = ends.get(partition)
         if end is None:  # fetched before its partition was dropped
@@ -289,6 +289,6 @@ def _split(chunk: list[Message], ends: Mapping[int, int]) -> tuple[list[Message]
 def read_tail(
     settings: KafkaSettings, topic: str, partition: int, wanted: Wanted = any_record
 ) -> Message | None:
-    """`RangeReader.last` for a single look."""
+    """`RangeReader.last` with a reader of its own."""
     with RangeReader(settings) as reader:
         return reader.last(topic, partition, wanted)

@@ -111,7 +111,7 @@ def _load() -> ctypes.CDLL:
 
 
 def open_columns(producer: Producer, client_id: str) -> ColumnProducer | ColumnBatches:
-    """The fastest way for columns that this installation has. `client_id` is the producer's `client.id`.
+    """The fastest available producer of columns. `client_id` is the producer's `client.id`.
 
     Close it before the producer.
     """
@@ -123,7 +123,7 @@ def open_columns(producer: Producer, client_id: str) -> ColumnProducer | ColumnB
 
 
 def _handle(producer: Producer, client_id: str) -> int | None:
-    """Librdkafka's handle, None unless it is certain where that is."""
+    """Librdkafka's handle, None unless its location is certain."""
     # An interpreter without a global lock has a larger header.
     as_known = sys.implementation.name == "cpython" and object.__basicsize__ == _OBJECT_HEADER_BYTES
     if not as_known or _VERSION not in _KNOWN_VERSIONS:
@@ -152,7 +152,7 @@ class ColumnProducer:
         self._expected = frozenset[str]()
 
     def expect(self, topics: Iterable[str]) -> None:
-        """Topics that `send` is likely to be called for. Their leaders are asked for in one request, at the first."""
+        """Announce topics of later `send`s: their leaders are looked up in one request, at the first."""
         self._expected |= frozenset(topics)
 
     def send(
@@ -166,8 +166,8 @@ class ColumnProducer:
         """Queue n records, order kept within a partition. Blocks while the queue is full.
 
         `partitions[i]` is that of record i; None leaves it to the producer's partitioner. `keys` and `values` are
-        binary arrays of n, whose nulls are records without the one or the other; each record gets the `headers`, which
-        takes half a microsecond. Delivery errors surface at the commit, or in the producer's callback.
+        binary arrays of n, with nulls for records without a key or value; each record gets the `headers`, which takes
+        half a microsecond. Delivery errors surface at the commit, or in the producer's callback.
         Raises: KafkaException when a record is refused for another reason than a full queue.
         """
         messages = np.zeros(len(values), dtype=_MESSAGE)
@@ -226,7 +226,7 @@ class ColumnProducer:
         return handle
 
     def _ask_for_leaders(self) -> None:
-        """Of all topics that there are handles of, which `list_topics` can't: it asks for one topic, or for all."""
+        """Look up the leaders of all topics with a handle; `list_topics` can do it for one topic, or for all."""
         found = ctypes.c_void_p()
         timeout_ms = int(_METADATA_S * 1_000)
         code = self._library.rd_kafka_metadata(self._handle, 0, None, ctypes.byref(found), timeout_ms)
@@ -236,7 +236,7 @@ class ColumnProducer:
 
 
 class _HeaderRecords:
-    """n records of one topic, with the same headers. What they point to must stay alive until all are queued."""
+    """n records of one topic, with the same headers. Their memory must stay alive until all are queued."""
 
     def __init__(self, topic: int, messages: npt.NDArray[np.void], headers: Mapping[str, bytes]) -> None:
         """`messages` has partition, payload, len, key and key_len of each; `topic` is a handle."""
@@ -256,7 +256,7 @@ class _HeaderRecords:
         return fields
 
     def queue(self, library: ctypes.CDLL, handle: int) -> Iterator[int]:
-        """Queue all, in order; gives librdkafka's code for each refusal, and tries that record again when resumed."""
+        """Queue all, in order; yields librdkafka's code for each refusal, and tries that record again when resumed."""
         for start in range(0, len(self._messages), _CHUNK_RECORDS):
             yield from _queue(library, handle, self._laid_out(start, start + _CHUNK_RECORDS))
 

@@ -1,4 +1,4 @@
-"""The settings of a secured connection by the names of both Kafka clients, and why a handshake was refused.
+"""Settings of a secured connection by the names of both Kafka clients, and the reasons of refused handshakes.
 
 librdkafka gets secrets as values and files as paths. The Java client gets everything as values: its JAAS line is
 written here, with the user's text quoted, and its PEM texts are read here. Both verify the broker's certificate and
@@ -85,7 +85,7 @@ def for_java(security: Security) -> dict[str, str]:
 
 
 def _native_oidc(oauth: OAuth) -> dict[str, str | bool]:
-    """The client asks the token server itself, on a thread of its own, and again before a token ends."""
+    """The client requests tokens itself, on a thread of its own, and renews them before they end."""
     settings: dict[str, str | bool] = {
         "sasl.mechanism": "OAUTHBEARER",
         "sasl.oauthbearer.method": "oidc",
@@ -101,7 +101,7 @@ def _native_oidc(oauth: OAuth) -> dict[str, str | bool]:
 
 
 def _java_oidc(oauth: OAuth) -> dict[str, str]:
-    """The Java client's; the trust store of its HTTPS is in the JAAS line, too (Kafka's JaasOptionsUtils)."""
+    """Settings of the Java client, with the trust store of its HTTPS in the JAAS line (Kafka's JaasOptionsUtils)."""
     options = {"clientId": oauth.client_id, "clientSecret": oauth.client_secret.read()}
     if oauth.scope is not None:
         options["scope"] = oauth.scope
@@ -135,7 +135,7 @@ def jaas_quoted(text: str) -> str:
 
 
 def why_no_handshake(bootstrap: str, security: Security) -> str | None:
-    """Why a TLS handshake with the first broker of the list fails, as OpenSSL says; None when that is unknown.
+    """OpenSSL's reason why a TLS handshake with the first broker of the list fails; None when it is unknown.
 
     librdkafka gives no reason. This tries once more, within `HANDSHAKE_TIMEOUT_S`.
     """
@@ -151,7 +151,7 @@ def why_no_handshake(bootstrap: str, security: Security) -> str | None:
             except ssl.SSLCertVerificationError as error:
                 return f"the broker's certificate: {error.verify_message.rstrip('.')}"
             except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
-                return None  # a broker that goes away says nothing about certificates
+                return None  # a closed connection is no statement about certificates
             except ssl.SSLError as error:
                 return (error.reason or "").replace("_", " ").lower() or None
     return None

@@ -1,7 +1,7 @@
 """Tokens of an OIDC token server, for the client credentials of the configuration (RFC 6749, 4.4).
 
-For the schema registry's client, and to learn why a client of Kafka got no token: those ask by themselves, each for a
-token of its own.
+For the schema registry's client, and for the reason why a client of Kafka got no token: those request tokens of their
+own.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from schemas.errors import BackfillError, Code, EnvironmentProblem
 from schemas.settings.security import OAuth
 
 WAIT_S = 10.0
-"""For the token server's answer."""
+"""The longest wait for the token server's answer."""
 _MAX_ANSWER_BYTES = 1 << 18
 _USED_SHARE = 0.8
-"""Of a token's life, as Kafka's clients do."""
+"""The share of a token's life after which it is renewed, as Kafka's clients do."""
 
 
 @dataclass(frozen=True, slots=True)
 class BearerToken:
-    """A bearer token; `expires_s` is its end and `stale_s` when the next is asked for, both by `time.time`."""
+    """A bearer token; `expires_s` is its end and `stale_s` the time to renew it, both by `time.time`."""
 
     text: str
     expires_s: float
@@ -69,9 +69,9 @@ def token_for(oauth: OAuth) -> BearerToken:
 
 
 def why_no_token(oauth: OAuth) -> BackfillError | None:
-    """Ask the token server now, whatever is in memory: why it refuses this client, None if it gives a token.
+    """The token server's reason to refuse this client now, whatever is cached; None if it issues a token.
 
-    For errors of clients that ask by themselves, and give no reason when they fail.
+    For errors of clients that request tokens themselves, and give no reason when they fail.
     """
     try:
         _asked(oauth)
@@ -81,7 +81,7 @@ def why_no_token(oauth: OAuth) -> BackfillError | None:
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """The secret goes to the address that was declared, and to no other."""
+    """Refuses redirects: the secret is sent to the declared address alone."""
 
     def redirect_request(
         self,
@@ -96,7 +96,7 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
 
 def _asked(oauth: OAuth) -> BearerToken:
-    # As Kafka's clients send it by default, without the encoding of RFC 6749, 2.3.1: all three have to be understood.
+    # In the form of Kafka's clients, without the encoding of RFC 6749, 2.3.1: the server has to accept all three.
     login = f"{oauth.client_id}:{oauth.client_secret.read()}"
     wanted = {"grant_type": "client_credentials"} | ({"scope": oauth.scope} if oauth.scope else {})
     request = urllib.request.Request(  # noqa: S310 (http or https, by the configuration's pattern)
@@ -124,7 +124,7 @@ def _asked(oauth: OAuth) -> BearerToken:
 
 
 def _read(oauth: OAuth, said: bytes, began_s: float) -> BearerToken:
-    """The token of an answer. Its life counts from before the question, so that it never ends early."""
+    """The token of an answer. Its life counts from before the request, so that it never ends early."""
     try:
         answer: dict[str, Any] = json.loads(said)
         text, life_s = answer["access_token"], float(answer.get("expires_in", 0))

@@ -1,4 +1,4 @@
-"""Topics: whether they exist, their partitions and settings, and their first and last offsets."""
+"""Topics: existence, creation, partitions and settings, and their first and last offsets."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ Answer = TypeVar("Answer")
 
 
 class ErrorWatch:
-    """Side channel of a client (`error_cb`): it knows *why* a broker can't be reached before a call gives up.
+    """Error callback of a client (`error_cb`), which has the reason of a failed connection before a call times out.
 
-    A refused login shows only here; the call itself would time out with a transport error. `poll` serves it.
+    A refused login is reported only here; the call itself would time out with a transport error. `poll` serves it.
     """
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ def admin(settings: KafkaSettings) -> AdminClient:
 
 
 def _refused_by_tls(settings: KafkaSettings) -> KafkaError | None:
-    """A broker that does not like this client's certificate just hangs up (TLS 1.3), which looks like no broker."""
+    """A broker that refuses this client's certificate just closes the connection (TLS 1.3), as if it were not there."""
     secured = settings.security.encrypted
     return (
         KafkaError(KafkaError._SSL)
@@ -100,13 +100,13 @@ def _partitions(client: AdminClient, topic: str, settings: KafkaSettings) -> Map
 
 
 def partitions_of(settings: KafkaSettings, topic: str, *, client: AdminClient | None = None) -> int | None:
-    """How many partitions the topic has; None if there is no such topic."""
+    """The topic's number of partitions; None if there is no such topic."""
     client = admin(settings) if client is None else client
     return len(_partitions(client, topic, settings)) or None
 
 
 def require_topic(settings: KafkaSettings, topic: str) -> int:
-    """How many partitions the topic has. Raises: TopicError(TOPIC_MISSING)."""
+    """The topic's number of partitions. Raises: TopicError(TOPIC_MISSING)."""
     count = partitions_of(settings, topic)
     if count is None:
         raise topic_missing(topic, settings)
@@ -122,14 +122,14 @@ def create_topic(
     replication_factor: int | None = None,
     client: AdminClient | None = None,
 ) -> None:
-    """Make sure of a topic with exactly this many partitions, each with a leader; an existing one is taken.
+    """Ensure a topic with exactly this number of partitions, each with a leader; an existing one is used.
 
-    `config` are topic settings for a new topic; those of an old one are left alone. A new topic keeps its
-    records for ever unless `config` says otherwise: it is read from its beginning. `replication_factor` is that of a
-    new topic; by default what `settings` say.
+    `config` are settings of a new topic; those of an existing one are not changed. A new topic keeps its records for
+    ever unless `config` has another retention: it is read from its beginning. `replication_factor`, for a new topic: by
+    default that of `settings`.
 
-    Raises: TopicError: OUTPUT_TOPIC_MISMATCH if it is there with another count, TOPIC_NOT_CREATED if the broker would
-    not make it so.
+    Raises: TopicError: OUTPUT_TOPIC_MISMATCH if it exists with another count, TOPIC_NOT_CREATED if the broker refuses
+    to create it so.
     """
     client = admin(settings) if client is None else client
     if not _partitions(client, topic, settings):
@@ -169,7 +169,7 @@ def _not_created(wanted: NewTopic, error: KafkaError) -> TopicError:
 
 
 def _await_leaders(client: AdminClient, topic: str, settings: KafkaSettings) -> int:
-    """A topic just made is known to the controller first and to its clients a little later."""
+    """Wait for the leaders: a new topic is known to the controller first and to clients a little later."""
     deadline = time.monotonic() + settings.wait_s
     while True:
         partitions = _partitions(client, topic, settings)
@@ -182,7 +182,7 @@ def _await_leaders(client: AdminClient, topic: str, settings: KafkaSettings) -> 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic as the broker describes it. No two topics ever have the same `id`, whatever their names."""
+    """The broker's description of a topic. No two topics ever have the same `id`, whatever their names."""
 
     id: str
     partitions: int
@@ -217,7 +217,7 @@ def topic_setting(
 
 
 def cleanup_policy(settings: KafkaSettings, topic: str, *, client: AdminClient | None = None) -> str | None:
-    """`delete`, `compact` or both; None without the right to know. Raises: TopicError(TOPIC_MISSING)."""
+    """`delete`, `compact` or both; None without the right to read it. Raises: TopicError(TOPIC_MISSING)."""
     found = known_settings(settings, topic, client=client)
     return None if found is None else found["cleanup.policy"]
 
@@ -225,7 +225,7 @@ def cleanup_policy(settings: KafkaSettings, topic: str, *, client: AdminClient |
 def known_settings(
     settings: KafkaSettings, topic: str, *, client: AdminClient | None = None
 ) -> dict[str, str] | None:
-    """As `topic_settings`; None without the right to know."""
+    """The result of `topic_settings`; None without the right to read them."""
     try:
         return topic_settings(settings, topic, client=client)
     except EnvironmentProblem as problem:
@@ -266,9 +266,9 @@ def end_offsets(
     client: AdminClient,
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
 ) -> dict[PartitionId, int]:
-    """One past the last record of each (topic, partition) that such readers get as far as, as of now.
+    """The current end of each (topic, partition): one past the last record that readers of this isolation get.
 
-    With a client that has asked for them before it is one round trip.
+    With a client that already has the leaders it is one round trip.
     """
 
     def ask() -> dict[PartitionId, int]:
@@ -329,7 +329,7 @@ def _patiently(
                 raise translate(raised.args[0], settings, what=", ".join(topics)) from None
         client.poll(_LEADER_POLL_S)
         for topic in topics:
-            # The client keeps what it knows of leaders until it is made to ask again.
+            # The client caches leaders until a request for metadata.
             with suppress(EnvironmentProblem):
                 if not _partitions(client, topic, settings):
                     raise topic_missing(topic, settings)

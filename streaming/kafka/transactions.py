@@ -1,9 +1,9 @@
-"""Exactly once to Kafka: transactions of one transactional id, with the three ways that they can fail kept apart.
+"""Exactly once to Kafka: transactions of one transactional id, with a distinct error for each way to fail.
 
-- *Fenced*: a newer producer has the id. Nothing of ours can be written any more.
+- *Fenced*: a newer producer has the id. This one can't write any more.
 - *OutcomeUnknown*: the answer to the commit was lost. It may or may not have happened, and Kafka's older
   protocol can even apply a delayed commit to a later transaction. So this producer must never be used again:
-  close it, open a new one (which ends what is in flight) and look at what is there.
+  close it, open a new one (which ends transactions in flight) and read what is there.
 - anything else: the transaction was aborted, nothing of it will be seen.
 """
 

@@ -69,7 +69,7 @@ class LiveChanges:
             self._close_before(number)
             for job, runs in visible:
                 if len(runs[number]):
-                    self._writers.of(job.output).changes(runs[number])
+                    self._writers.writer_for(job.output).changes(runs[number])
 
     def end(self) -> None:
         """Send the remaining barriers; call it behind the last part. Raises: TooLongError for changes."""
@@ -109,7 +109,7 @@ class LiveChanges:
                 for partition in job.partitions:
                     full = job.full_barrier(upstream, partition, progress) if is_listed else None
                     barrier = full or job.barrier(upstream, partition, reported)
-                    self._writers.of(job.output).barrier(job.output, partition, barrier)
+                    self._writers.writer_for(job.output).barrier(job.output, partition, barrier)
         self._closed = max(self._closed, number)
 
     def _visible(self, job: LaneJob, changes: Changes) -> list[OutputChanges]:

@@ -41,7 +41,7 @@ def send_letters(task: LaneTask, lane: int, jobs: Sequence[LaneJob], writers: La
     parked = [item for item in task.plan.parked if item.lane == lane]
     for letter in task.read_letters(parked) if parked else ():
         for job in jobs:
-            writers.of(job.output).letter(job.output, letter)
+            writers.writer_for(job.output).letter(job.output, letter)
 
 
 def send_all(
@@ -77,7 +77,7 @@ def _open_jobs(task: LaneTask, jobs: Iterable[LaneJob], writers: LaneWriters) ->
             assert task.plan.start is not None, "a job starts at a barrier"
             for partition in job.partitions:
                 barrier = job.barrier(task.plan.start.barrier, partition, {})
-                writers.of(job.output).barrier(job.output, partition, barrier)
+                writers.writer_for(job.output).barrier(job.output, partition, barrier)
 
 
 def _send_snapshot(
@@ -111,7 +111,7 @@ class _GatheredRows:
     """Rows of one job in the interval that `barrier` closes, sent in pieces that are worth it: see `_ENOUGH_ROWS`."""
 
     def __init__(self, job: LaneJob, barrier: Barrier, writers: LaneWriters) -> None:
-        self._job, self._barrier, self._writer = job, barrier, writers.of(job.output)
+        self._job, self._barrier, self._writer = job, barrier, writers.writer_for(job.output)
         self._is_sent = writers.lacks(job.output)
         self._columns = list(job.read_columns())
         self._held: list[tuple[int, pa.Table]] = []

@@ -269,7 +269,7 @@ class LaneJob:
 
     def read_columns(self) -> list[str]:
         """The columns that a slice is read with."""
-        return [column.name for column in JobSchemas.of(self.definition, self.table).read]
+        return [column.name for column in JobSchemas.from_job(self.definition, self.table).read]
 
     def passes(self, arrays: Mapping[str, pa.Array]) -> pa.Array | None:
         """Where the filter is TRUE (NULL counts as no); None without a filter."""

@@ -1,4 +1,4 @@
-"""A table of PostgreSQL, read in chunks beside the events that Debezium sends of it.
+"""A table of PostgreSQL, read in chunks while Debezium sends its events.
 
-`catalog` finds out what is there, `checks` says what speaks against it, `reader` reads one chunk, `copying` all.
+`catalog` reads the facts, `checks` refuses what can't be read, `reader` reads one chunk, `copying` all of them.
 """

@@ -1,7 +1,7 @@
-"""A table, its key, publications and slot from PostgreSQL's catalogs: facts alone, which `checks` judges.
+"""Facts from PostgreSQL's catalogs: a table, its key, publications and slot. `checks` judges them.
 
-Rows of catalogs that have other columns in each version are taken as JSON, so that a version that lacks one simply does
-not say it. Everything here is readable for any role.
+Rows of catalogs whose columns depend on the version are read as JSON, where absent columns are just missing. Everything
+here is readable for any role.
 Source: https://www.postgresql.org/docs/current/catalogs.html.
 """
 
@@ -74,7 +74,7 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class FoundColumn:
-    """A column that is there. `collation` is its row of `pg_collation`, None for a type without one."""
+    """A column of the table. `collation` is its row of `pg_collation`, None for a type without one."""
 
     name: str
     type: DatabaseType
@@ -88,14 +88,14 @@ class Publication:
 
     name: str
     whole: bool
-    """Whether inserts, updates and deletes are all in it."""
+    """True if it has inserts, updates and deletes."""
     columns: frozenset[str] | None
     filtered: bool
 
 
 @dataclass(frozen=True, slots=True)
 class FoundTable:
-    """A table that is there. `kind`, `persistence` and `identity` are letters of `pg_class`."""
+    """A table of the database. `kind`, `persistence` and `identity` are letters of `pg_class`."""
 
     oid: int
     schema: str
@@ -106,21 +106,21 @@ class FoundTable:
     has_children: bool
     hides_rows: bool
     readable: bool
-    """All of it: to lock a table takes more than a right to some columns."""
+    """True with the right to read all columns: locking a table takes more than a right to some."""
     columns: tuple[FoundColumn, ...]
     primary_key: tuple[str, ...]
-    """In its index's order; empty for none."""
+    """In its index's order; empty without one."""
     identity_columns: tuple[str, ...]
-    """Those of the index that is its replica identity, if it has one."""
+    """The columns of the index that is its replica identity; empty without one."""
     publications: tuple[Publication, ...]
 
     @property
     def place(self) -> str:
-        """For messages."""
+        """The name for messages."""
         return f"{self.schema}.{self.name}"
 
     def column(self, name: str) -> FoundColumn | None:
-        """By name, None if it is not there."""
+        """The column of this name, None without it."""
         return next((column for column in self.columns if column.name == name), None)
 
 
@@ -128,8 +128,7 @@ class FoundTable:
 class ReplicationSlot:
     """A replication slot. `confirmed` is the LSN up to which its reader has acknowledged, as text.
 
-    `retained_bytes` of the log are kept for it, as far as that is known; `endangered`: the server is about to remove
-    them.
+    `retained_bytes` of the log are kept for it, None if unknown; `endangered`: the server is about to remove them.
     """
 
     name: str
@@ -144,13 +143,13 @@ class ReplicationSlot:
 
 
 def server_of(session: Session) -> Server:
-    """Of the server that the session talks to. Raises: as `Session`."""
+    """The server of the session. Raises: as `Session`."""
     [(version, standby, database, system, encoding, row)] = session.rows(_SERVER)
     return Server(version, standby, database, system, encoding, row)
 
 
 def table_of(session: Session, name: str) -> FoundTable | None:
-    """The table with this name, as one writes it in SQL; None if there is none. Raises: as `Session`."""
+    """The table with this name, in SQL's notation; None if there is none. Raises: as `Session`."""
     found = session.rows(_TABLE, [name])
     if not found:
         return None

@@ -1,6 +1,6 @@
-"""Checks of a table, its slot and its server: whatever could make rows and events disagree is refused.
+"""Checks of a table, its slot and its server: anything that could make rows and events disagree is refused.
 
-Pure: what is judged was asked for by `catalog`. A refusal comes before anything is read.
+Pure functions of facts from `catalog`. A table is refused before anything is read.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Mode = Literal["chunks", "whole"]
 OLDEST_VERSION = 130_000
 """The first with `pg_current_snapshot`."""
 PLUGINS = ("pgoutput", "decoderbufs")
-"""Of slots that Debezium reads."""
+"""Plugins of slots that Debezium reads."""
 
 _MILLI_DIGITS = 3
 _BYTEWISE = frozenset({"C", "POSIX"})
@@ -45,11 +45,11 @@ _PARTITIONED = "p"
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What the configuration says: of the table, of how it is read, and of its events."""
+    """The configuration of a copy: the table, the way of reading, and the form of its events."""
 
     table: TableSchema
     name: str
-    """The table's, as one writes it in SQL."""
+    """The table's name, in SQL's notation."""
     slot: str
     mode: Mode
     forms: EventForms
@@ -60,7 +60,7 @@ class Declared:
 def check_server(server: Server) -> None:
     """Raises: ConfigError(POSTGRES_UNFIT).
 
-    A standby's snapshots do not name the transactions that run: which rows a chunk holds could not be known.
+    A standby's snapshots do not name the running transactions, so it would be unknown which changes a chunk holds.
     """
     if server.version < OLDEST_VERSION:
         found = f"PostgreSQL {server.version // 10_000}"
@@ -71,7 +71,7 @@ def check_server(server: Server) -> None:
 
 
 def check_slot(slot: ReplicationSlot | None, server: Server, *, must_stream: bool) -> ReplicationSlot:
-    """`must_stream`: what reads it has to be at it now.
+    """The slot, checked. `must_stream`: its reader has to be connected now.
 
     Raises: ConfigError(POSTGRES_SLOT_MISSING, POSTGRES_SLOT_MISFIT), EnvironmentProblem(POSTGRES_NOT_STREAMING).
     """
@@ -105,7 +105,7 @@ def check_slot(slot: ReplicationSlot | None, server: Server, *, must_stream: boo
 def check_table(
     declared: Declared, found: FoundTable | None, server: Server, slot: ReplicationSlot
 ) -> Readings:
-    """How its columns are read.
+    """The readings of its columns.
 
     Raises: ConfigError: POSTGRES_TABLE_MISSING, POSTGRES_TABLE_MISFIT, POSTGRES_RIGHTS, POSTGRES_ROWS_HIDDEN,
     POSTGRES_EVENTS_MISFIT, POSTGRES_KEY_MISFIT, POSTGRES_KEY_ORDER.
@@ -156,7 +156,7 @@ def _present(found: FoundTable, name: str) -> FoundColumn:
 
 
 def check_columns(declared: Declared, found: FoundTable) -> dict[str, ColumnReading]:
-    """How they are read. Raises: ConfigError(POSTGRES_TABLE_MISFIT)."""
+    """The readings of the declared columns. Raises: ConfigError(POSTGRES_TABLE_MISFIT)."""
     readings: dict[str, ColumnReading] = {}
     faults: list[str] = []
     for column in declared.table.columns:
@@ -203,7 +203,7 @@ def check_key(declared: Declared, found: FoundTable, server: Server) -> None:
 
 
 def _order_misfit(found: FoundColumn, time: TimeMode | None, server: Server) -> str | None:
-    """Why the database orders a key column otherwise than its values here are ordered, None if it does not."""
+    """The reason why the database orders a key column otherwise than Arrow orders its values, None if it does not."""
     if found.type.kind == "e":
         return "an enum, which is ordered by its declaration"
     if found.type.name not in _KEY_TYPES:
@@ -253,7 +253,7 @@ def _misfits_of_events(declared: Declared, found: FoundTable, slot: ReplicationS
 
 
 def _unpublished(declared: Declared, found: FoundTable) -> str | None:
-    """Why no publication has all events of the table: that of the connector, or any where it is not known."""
+    """The reason why the connector's publication (any, if that is unknown) lacks events; None if it has all of them."""
     named = [each for each in found.publications if declared.publication in (None, each.name)]
     if not named:
         which = "no publication" if declared.publication is None else "a publication of the connector"

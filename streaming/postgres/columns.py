@@ -29,7 +29,7 @@ from schemas.table import Column
 from schemas.types import ColumnType, TypeName
 
 Form = Literal["plain", "hex", "array"]
-"""How the text of a value is to be read on: as the type says; as bytes in hexadecimal; as a list in JSON."""
+"""The form of a value's text: the type's own; bytes in hexadecimal; a list in JSON."""
 
 _NANOS, _MICROS, _MILLIS = 1_000_000_000, 1_000_000, 1_000
 _MILLI_DIGITS = 3
@@ -39,7 +39,7 @@ _SCALE_SIGN = 0x400
 
 @dataclass(frozen=True, slots=True)
 class DatabaseType:
-    """A type as the catalog has it, below any domain. `modifier` is that of the column (`atttypmod`), -1 for none.
+    """A type in the catalog, with domains resolved. `modifier` is that of the column (`atttypmod`), -1 for none.
 
     `name` is that of `pg_type`: `int8`, `bpchar`, `_int4`. `kind` is its `typtype`: `b` for a base type, `e` an enum.
     """
@@ -50,7 +50,7 @@ class DatabaseType:
 
     @property
     def digits(self) -> int | None:
-        """Of a second, for a time; None where the type says nothing, which means all six."""
+        """Digits of a second, for a time; None without a modifier, which means all six."""
         return None if self.modifier < 0 else self.modifier
 
     @property
@@ -74,10 +74,10 @@ class ColumnReading:
 
 @dataclass(frozen=True, slots=True)
 class EventForms:
-    """How the connector writes values. `time` is its `time.precision.mode`, None where that is not known.
+    """The connector's forms of values. `time` is its `time.precision.mode`, None where that is not known.
 
-    `scale_is_in_events`: decimals come with their scale: in Avro, in records with their schema, or as text. Else they
-    are read at the declared one, which has to be the database's.
+    `scale_is_in_events`: decimals come with their scale: in Avro, in records with their schema, or as text. Else the
+    declared scale counts, which has to be the database's.
     """
 
     time: TimeMode | None = None
@@ -88,7 +88,7 @@ Rule = Callable[[DatabaseType, ColumnType, EventForms], ColumnReading | None]
 
 
 def reading_of(found: DatabaseType, declared: ColumnType, forms: EventForms) -> ColumnReading | None:
-    """How a column of a type is read as it is declared; None if an event of it would not be read alike, or at all."""
+    """The reading of a column of a type as it is declared; None if an event of it would give another value, or none."""
     if found.kind == "e":
         return _text(found, declared, forms)
     rule = _RULES.get(found.name)
@@ -108,12 +108,12 @@ def _integer(_: DatabaseType, declared: ColumnType, __: EventForms) -> ColumnRea
 
 
 def _numeric(found: DatabaseType, declared: ColumnType, forms: EventForms) -> ColumnReading | None:
-    """Zeros at the end count as digits when Arrow reads a number, so they go where the column may have more of them."""
+    """Arrow counts trailing zeros as digits of a number, so they are trimmed where a value may have too many."""
     if declared.name is not TypeName.DECIMAL:
         return None
     scale = None if found.precision is None else found.precision[1]
     if scale is not None and scale != declared.scale and (scale < 0 or not forms.scale_is_in_events):
-        return None  # one below zero can't be declared, and is not read from events
+        return None  # a scale below zero can't be declared, and is not read from events
     expression = "nullif({}, 'NaN')"
     if scale is None or scale > (declared.scale or 0):
         expression = f"trim_scale({expression})"
@@ -137,7 +137,7 @@ def _array(_: DatabaseType, declared: ColumnType, __: EventForms) -> ColumnReadi
 
 
 def _timestamp(found: DatabaseType, declared: ColumnType, forms: EventForms) -> ColumnReading | None:
-    """The mode `connect` is milliseconds; what is finer is not in its events."""
+    """The mode `connect` is milliseconds; its events have no finer digits."""
     if declared.name is not TypeName.TIMESTAMP or forms.time is None:
         return None
     cut = forms.time == "connect" and not _in_millis(found)
@@ -150,7 +150,7 @@ def _zoned(_: DatabaseType, declared: ColumnType, __: EventForms) -> ColumnReadi
 
 
 def _time_of_day(found: DatabaseType, declared: ColumnType, forms: EventForms) -> ColumnReading | None:
-    """A number of units, or text; which unit is the connector's mode, and the type's digits in the mode `adaptive`."""
+    """A number of units, or text; the unit follows from the connector's mode, in `adaptive` from the type's digits."""
     if forms.time == "isostring":
         return ColumnReading("{} || 'Z'", pa.string()) if declared.name is TypeName.STRING else None
     if forms.time is None or declared.name is not TypeName.BIGINT:
@@ -182,7 +182,7 @@ _RULES: dict[str, Rule] = {
     **dict.fromkeys(("inet", "cidr", "macaddr", "macaddr8"), _text),
     **dict.fromkeys(("_int2", "_int4", "_int8", "_bool", "_text", "_varchar", "_uuid"), _array),
 }
-"""By the name of the type in the database. What is not here has no value in an event that could be declared."""
+"""By the name of the type in the database. Other types have no value in events that could be declared."""
 
 
 Readings = Mapping[str, ColumnReading]
@@ -192,24 +192,24 @@ _ESCAPED_OTHERWISE = r"\\u00[01][0-9a-f]|[\x{10000}-\x{10FFFF}]"
 
 
 class Unreadable(Exception):
-    """A value in this column that its type can't hold. Where, the caller knows."""
+    """A value in this column that its type can't hold. The caller adds the table."""
 
     def __init__(self, column: str, code: Code = Code.VALUE_OUT_OF_RANGE) -> None:
         super().__init__(column)
         self.column, self.code = column, code
 
     def error(self, where: str) -> InputError:
-        """For the person who meets it; `where` names the table."""
+        """The error for people; `where` names the table."""
         found = "a null" if self.code is Code.PK_NULL else "a value that does not fit"
         return InputError(self.code, where=f"{where}.{self.column}", found=found, column=self.column)
 
 
 def rows_of(content: bytes, readings: Readings, columns: Sequence[Column]) -> pa.Table:
-    """These columns in their Arrow types, from whole lines of CSV of what `readings` has, in its order.
+    """These columns in their Arrow types, from whole lines of CSV with the columns of `readings`, in its order.
 
     Raises: Unreadable for a value that an event of the row could not have either: VALUE_OUT_OF_RANGE for infinity, for
-    a day before year 1 or after 9999, for digits that a decimal does not have; PK_NULL for a NaN in the key;
-    BAD_ENCODING for a text that is no UTF-8.
+    a day before year 1 or after 9999, for too many digits of a decimal; PK_NULL for a NaN in the key; BAD_ENCODING for
+    a text that is no UTF-8.
     """
     try:
         found = _read(content, {name: reading.arrow for name, reading in readings.items()})
@@ -222,7 +222,7 @@ def rows_of(content: bytes, readings: Readings, columns: Sequence[Column]) -> pa
 def _read(content: bytes, types: Mapping[str, pa.DataType]) -> pa.Table:
     return csv.read_csv(
         pa.BufferReader(content),
-        # One block, so that no row lies in two; and on the one thread that asked, beside everything else that runs.
+        # One block, so that no row lies in two; and on the calling thread, as several readers run in parallel.
         read_options=csv.ReadOptions(
             column_names=list(types), use_threads=False, block_size=max(len(content), 1)
         ),
@@ -240,7 +240,7 @@ def _read(content: bytes, types: Mapping[str, pa.DataType]) -> pa.Table:
 
 
 def _culprit(content: bytes, readings: Readings) -> Unreadable:
-    """The column that can't be read, found by reading one after another; there is no hurry any more."""
+    """The failing column, found by parsing one column at a time (error path, speed irrelevant)."""
     binary = dict.fromkeys(readings, pa.binary())
     for name, reading in readings.items():
         try:
@@ -287,7 +287,7 @@ def from_hex(texts: pa.Array) -> pa.Array:
 
 
 def _as_jackson(texts: pa.Array) -> pa.Array:
-    """Lists with the escapes that an event has: of control characters, and of what is beyond 16 bits. Few have any."""
+    """Lists with the escapes of an event: of control characters, and of code points beyond 16 bits. Few have any."""
     if not pc.any(pc.match_substring_regex(texts, _ESCAPED_OTHERWISE)).as_py():
         return texts
     return pa.array([text and scanned(text).text for text in texts.to_pylist()], pa.string())
@@ -301,7 +301,7 @@ def _check_decimal(values: pa.Array, column: Column) -> None:
 
 
 def _check_calendar(values: pa.Array, column: Column) -> None:
-    """Arrow reads years up to 9999 and the year 0, which there was not."""
+    """Arrow reads years up to 9999 and the year 0, which does not exist."""
     years = pc.min_max(pc.year(values)).as_py()
     if years["min"] is not None and years["min"] < 1:
         raise Unreadable(column.name)

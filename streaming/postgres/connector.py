@@ -1,6 +1,6 @@
-"""The connector that writes the topic, asked over the REST API of Kafka Connect (configuration key `connector_url`).
+"""The connector that writes the topic, by the REST API of Kafka Connect (configuration key `connector_url`).
 
-What it says of itself holds secrets, so nothing of an answer goes on but the settings that are named here.
+Its answers hold secrets, so nothing of them is kept but the settings that are named here.
 Source: https://kafka.apache.org/documentation/#connect_rest,
 https://debezium.io/documentation/reference/stable/connectors/postgresql.html#postgresql-connector-properties.
 """
@@ -19,7 +19,7 @@ WAIT_S = 5.0
 WHERE = "initial.postgres.connector_url"
 _CLASS = "io.debezium.connector.postgresql.PostgresConnector"
 _NO_SNAPSHOT = ("no_data", "never")
-"""Modes that send no row of the table: today's name, and that of Debezium before 2.6."""
+"""Modes without rows of the table: the current name, and that of Debezium before 2.6."""
 _DEFAULTS = {
     "slot.name": "debezium",
     "plugin.name": "decoderbufs",
@@ -33,7 +33,7 @@ _DEFAULTS = {
     "skipped.operations": "t",
     "unavailable.value.placeholder": UNAVAILABLE,
 }
-"""What Debezium takes for a setting that is not given."""
+"""Debezium's defaults."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Connector:
     states: tuple[str, ...]
 
     def setting(self, name: str) -> str:
-        """As given, or Debezium's default; empty where it has none."""
+        """The given value, or Debezium's default; empty without one."""
         return self.settings.get(name, _DEFAULTS.get(name, ""))
 
 
@@ -62,7 +62,7 @@ class Expected:
 
 
 def connector_at(url: str) -> Connector:
-    """Ask for it. Raises: EnvironmentProblem(CONNECTOR_UNREACHABLE)."""
+    """Request it. Raises: EnvironmentProblem(CONNECTOR_UNREACHABLE)."""
     config, status = (_answer(f"{url.rstrip('/')}/{part}") for part in ("config", "status"))
     try:
         return Connector(
@@ -98,7 +98,7 @@ def check_connector(found: Connector, expected: Expected) -> None:
 
 
 def _misfits(found: Connector, expected: Expected) -> Iterator[tuple[str, str]]:
-    """Wrong settings as found, each with what is expected."""
+    """Wrong settings, each with the expected one."""
     wanted: dict[str, str | None] = {
         "connector.class": _CLASS,
         "slot.name": expected.slot,
@@ -112,13 +112,13 @@ def _misfits(found: Connector, expected: Expected) -> Iterator[tuple[str, str]]:
     for name, value in wanted.items():
         if value is not None and found.setting(name) != value:
             yield name, f"{name}={value}, as the rest of the configuration says"
-    # Rows of a snapshot are of no transaction, by which it is decided which chunk holds them.
+    # Rows of a snapshot have no transaction, which decides which chunk holds them.
     if found.setting("snapshot.mode") not in _NO_SNAPSHOT:
         yield (
             "snapshot.mode",
             "snapshot.mode=no_data: the rows are read here, and the connector sends changes",
         )
-    # The driver confirms what it was sent, whether Kafka has it or not; and by hand it comes too late.
+    # The driver confirms received events, whether Kafka has them or not; manual confirmation comes too late.
     if found.setting("lsn.flush.mode") != "connector":
         yield (
             "lsn.flush.mode",
@@ -131,7 +131,7 @@ def _misfits(found: Connector, expected: Expected) -> Iterator[tuple[str, str]]:
 
 
 def _answer(url: str) -> Any:
-    # A tenth of a second that only those pay who ask.
+    # Imported on first use: it takes a tenth of a second.
     import httpx2
 
     try:

@@ -1,7 +1,7 @@
-"""The copy of a table, chunk after chunk, by one or several readers, for as long as it takes.
+"""The copy of a table, chunk after chunk, by one or several readers.
 
-It runs in a thread of its caller, which decides where rows are kept and when a chunk counts. What may pass (a server
-that restarts, a statement that hangs) is waited for here, in longer and longer pauses; what does not is raised.
+It runs in a thread of its caller, whose `ChunkStore` keeps the rows and decides when a chunk counts. Passing errors (a
+server that restarts, a statement that hangs) are retried here, in longer and longer pauses; others are raised.
 """
 
 from __future__ import annotations
@@ -27,35 +27,35 @@ log = structlog.get_logger(__name__)
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
 _LOOK_S = 0.25
-"""How often a thread that waits checks whether to stop."""
+"""The interval at which waiting threads check whether to stop."""
 
 
 class ChunkStore(Protocol[Kept]):
-    """Takes the rows of chunks. Safe for several readers at once."""
+    """Keeps the rows of chunks. Thread-safe."""
 
     def has_room(self, keys: KeyRange) -> bool:
-        """Whether another chunk of this range may be begun. While it may not, it is asked again several times a second.
+        """True if another chunk of this range may be begun. Until then it is called several times a second.
 
         Called by several readers, one at a time, and never while a transaction of theirs is open.
         """
 
     def keep(self, rows: pa.Table) -> Kept:
-        """Write a piece of a chunk durably, and say where. Called by several readers at once.
+        """Write a piece of a chunk durably, and return its location. Called by several readers at once.
 
-        A piece counts only once `finished` names it; what was kept for a chunk that broke off belongs to none.
+        A piece counts only once `finished` names it; pieces of a chunk that failed are garbage.
         """
 
     def finished(self, chunk: Chunk, pieces: Sequence[Kept]) -> None:
         """All rows of a chunk are in these pieces, in key order but for a whole table. One call at a time.
 
-        It may take its time, which holds the readers up. Once it has returned, the chunk will not be read again by this
-        copy; if it raises, the copy ends with that.
+        May block; readers wait for it (back-pressure). Once it has returned, the chunk will not be read again by this
+        copy; if it raises, the copy ends with that error.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class CopyStatus:
-    """How far a copy is. `rows` of `of`, which is an estimate and may be too low; `trouble` is what it waits for."""
+    """The progress of a copy: `rows` of `of`, an estimate that may be too low; `trouble` is the error being retried."""
 
     rows: int
     of: int
@@ -67,7 +67,7 @@ class CopyStatus:
 
 @dataclass(frozen=True)
 class CopyOrder(Generic[Kept]):
-    """What is to be copied: `unread` ranges, of a table of `rows` (an estimate), `rows_before` of which were read.
+    """The work of a copy: `unread` ranges, of a table of `rows` (an estimate), `rows_before` of which were read.
 
     `reader` opens a reader and checks the table anew. `whole`: all rows by one snapshot; `unread` is one range, then.
     `now_s` is a clock that is never set.
@@ -85,7 +85,7 @@ class CopyOrder(Generic[Kept]):
 
 
 class TableCopying(Generic[Kept]):
-    """One run of a copy. `run` belongs to one thread; the rest may be called from any."""
+    """One run of a copy. `copy_table` belongs to one thread; the rest may be called from any."""
 
     def __init__(self, order: CopyOrder[Kept], pace: Pace) -> None:
         self._order, self._pace = order, pace
@@ -101,7 +101,7 @@ class TableCopying(Generic[Kept]):
     def copy_table(self) -> bool:
         """Copy everything. False: it was stopped before the end.
 
-        Raises: what does not pass, of readers and of the store: see `ChunkReader`.
+        Raises: errors of readers and of the store that do not pass, see `ChunkReader`.
         """
         others = [
             threading.Thread(target=self._work, name=f"postgres-{number}", daemon=True)
@@ -117,7 +117,7 @@ class TableCopying(Generic[Kept]):
         return not self._stopping
 
     def stop(self) -> None:
-        """End the run soon. What is being read is dropped; a chunk that is being finished is finished."""
+        """End the run soon. Chunks being read are dropped; one that is being finished is finished."""
         with self._changed:
             self._stopping = True
             for reader in self._readers:
@@ -137,7 +137,7 @@ class TableCopying(Generic[Kept]):
             self._changed.notify_all()
 
     def status(self) -> CopyStatus:
-        """As of now."""
+        """The current progress."""
         with self._changed:
             order, pace, now_s = self._order, self._pace, self._order.now_s()
             return CopyStatus(
@@ -153,7 +153,7 @@ class TableCopying(Generic[Kept]):
         try:
             while (keys := self._next()) is not None:
                 self._copy(keys)
-        except BaseException as error:  # noqa: BLE001  # `run` raises it, in the thread of its caller
+        except BaseException as error:  # noqa: BLE001  # `copy_table` raises it, in the thread of its caller
             with self._changed:
                 self._error = self._error or error
             self.stop()
@@ -177,7 +177,7 @@ class TableCopying(Generic[Kept]):
                 finally:
                     self._close(reader)
             except Gone as gone:
-                size.failed()
+                size.learn_failure()
                 self._wait(gone, pause_s)
                 pause_s = FIRST_PAUSE_S if left != before else min(pause_s * 2, LONGEST_PAUSE_S)
 
@@ -195,26 +195,26 @@ class TableCopying(Generic[Kept]):
         reader.close()
 
     def _allowed(self, most: int, keys: KeyRange | None = None) -> int:
-        """How many rows may be read, for the next chunk of a range if there is one; 0 only when it is time to stop."""
+        """The number of rows that may be read now, of `keys` if given. Waits for at least one; 0 only when it stops."""
         with self._changed:
             while not self._stopping:
                 now_s = self._order.now_s()
                 has_room = keys is None or self._order.store.has_room(keys)
-                if has_room and (rows := self._pace.rows(now_s, most)):
+                if has_room and (rows := self._pace.take_rows(now_s, most)):
                     return rows
                 wait_s = self._pace.wait_s(now_s) if has_room else None
                 self._changed.wait(_LOOK_S if wait_s is None else min(wait_s, _LOOK_S))
         return 0
 
     def _chunk(self, reader: ChunkReader, keys: KeyRange, most: int, size: ChunkSize) -> KeyRange | None:
-        """Read and hand over one chunk; what is left of the range behind it."""
+        """Read one chunk into the store; returns the rest of the range, None at its end."""
         began_s, pieces = self._order.now_s(), list[Kept]()
 
         def keep(rows: pa.Table) -> None:
             pieces.append(self._order.store.keep(rows))
 
         def keep_slowly(rows: pa.Table) -> None:
-            """A whole table is one chunk, so what is paced are its pieces. The server waits for its reader."""
+            """A whole table is one chunk, so its pieces are paced. The server waits for its reader."""
             keep(rows)
             left = rows.num_rows
             while left and (allowed := self._allowed(left)):
@@ -226,10 +226,10 @@ class TableCopying(Generic[Kept]):
                 return None
             self._order.store.finished(found.chunk, pieces)
         now_s = self._order.now_s()
-        size.was(found.chunk.rows, found.size)
+        size.learn_chunk(found.chunk.rows, found.size)
         with self._changed:
             self._trouble = None
-            self._speed.read(now_s, found.chunk.rows, now_s - began_s)
+            self._speed.add(now_s, found.chunk.rows, now_s - began_s)
         upto = found.chunk.keys.upto
         return None if upto == keys.upto else KeyRange(upto, keys.upto)
 

@@ -1,4 +1,4 @@
-"""How fast a table is copied: rows per second, paused or not, and how many rows fit into a chunk.
+"""The pace of a copy: rows per second, paused or not, and the rows of a chunk.
 
 Pure: the time comes in, in seconds of a clock that is never set.
 """
@@ -6,9 +6,9 @@ Pure: the time comes in, in seconds of a clock that is never set.
 from __future__ import annotations
 
 CHUNK_BYTES = 64 << 20
-"""Of CSV, about: a chunk of more is made of fewer rows the next time."""
+"""CSV bytes of a chunk, about: after a larger one the next has fewer rows."""
 _AT_ONCE_S = 1.0
-"""Under a limit, a chunk has no more rows than the limit lets through in so long."""
+"""Under a limit, a chunk has no more rows than the limit allows in this time."""
 _SHRINK, _GROW = 4, 2
 
 
@@ -25,13 +25,13 @@ class Pace:
 
     @rate_limit.setter
     def rate_limit(self, rate_limit: int | None) -> None:
-        if rate_limit != self._rate_limit:  # what was read under another limit is no debt under this one
+        if rate_limit != self._rate_limit:  # rows read under another limit are no debt under this one
             self._rate_limit, self._free_s = rate_limit, 0.0
 
     def take_rows(self, now_s: float, most: int) -> int:
-        """How many rows may be read now; 0: none, and `wait_s` says for how long.
+        """Reserve rows, at most `most`, and return their number; 0: none now, see `wait_s`.
 
-        The one that asks has them, so that no other reader takes the same, whether all of them are there or not.
+        They count as read at once, so that no other reader takes the same, even if there are fewer.
         """
         if self.paused or self._rate_limit == 0 or now_s < self._free_s:
             return 0
@@ -49,23 +49,23 @@ class Pace:
 
 
 class ChunkSize:
-    """How many rows the next chunk of one reader has, `most` at most."""
+    """The number of rows of one reader's next chunk, `most` at most."""
 
     def __init__(self, most: int) -> None:
         self._most = self.rows = most
 
     def learn_chunk(self, rows: int, size: int) -> None:
-        """Learn from a chunk of so many rows and bytes."""
+        """Learn from a chunk of `rows` rows and `size` bytes."""
         fitting = self._most if size == 0 else max(rows * CHUNK_BYTES // size, 1)
         self.rows = min(self.rows * _GROW, fitting, self._most)
 
     def learn_failure(self) -> None:
-        """A chunk took too long, or was lost: smaller ones get on."""
+        """Learn that a chunk took too long, or was lost: smaller ones may get through."""
         self.rows = max(self.rows // _SHRINK, 1)
 
 
 class Speed:
-    """The recent rate of a copy, and from it how long the rest takes."""
+    """The rate of a copy by this process, and the time left. `of`: rows of the table, an estimate."""
 
     def __init__(self, of: int) -> None:
         self._of, self._rows = of, 0
@@ -73,17 +73,17 @@ class Speed:
 
     @property
     def rows(self) -> int:
-        """That were read by this process."""
+        """Rows that were read by this process."""
         return self._rows
 
     def add(self, now_s: float, rows: int, took_s: float) -> None:
-        """A chunk, and how long it took."""
+        """Add a chunk that was read in `took_s`."""
         if self._began_s is None:
             self._began_s = now_s - took_s
         self._rows += rows
 
     def left_s(self, now_s: float, before: int) -> float | None:
-        """Until all is read, `before` rows having been read before; None as long as that is not known."""
+        """Seconds until all is read, `before` rows having been read by former processes; None while it is unknown."""
         if self._began_s is None or not self._rows or now_s <= self._began_s:
             return None
         left = max(self._of - before - self._rows, 0)

@@ -31,7 +31,7 @@ from streaming.postgres.columns import Readings, Unreadable, rows_of
 from streaming.postgres.session import Access, Session
 
 PIECE_BYTES = 16 << 20
-"""Of CSV that are in memory at a time, and read as columns together."""
+"""Bytes of CSV that are in memory at a time, and parsed as columns together."""
 _SAMPLED_A_RANGE = 1_000
 _MOST_PERCENT = 100.0
 _PARTITIONED = "p"
@@ -49,22 +49,22 @@ SELECT coalesce((SELECT sum(pg_table_size(relid)) FROM pg_partition_tree(%s::oid
 """
 
 Keep = Callable[[pa.Table], object]
-"""Takes the rows of a chunk, piece by piece, in key order. They count only once the chunk is there."""
+"""Receives the rows of a chunk, piece by piece, in key order. They count only once the chunk is complete."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadChunk:
-    """A chunk, and the bytes that came for it."""
+    """A chunk, and the bytes of its CSV."""
 
     chunk: Chunk
     size: int
 
 
 class ChunkReader:
-    """One session that reads one table. Not for two threads, but for `cut`.
+    """One session that reads one table. For one thread, except `cut`.
 
-    Raises, from all that asks the database: Gone for what may pass, after which this reader is to be closed and another
-    one opened; else what `Session` does, and ConfigError(POSTGRES_TABLE_CHANGED, POSTGRES_UNFIT).
+    Raises, from every request: Gone for a passing error, after which this reader is to be closed and another one
+    opened; else as `Session`, and ConfigError(POSTGRES_TABLE_CHANGED, POSTGRES_UNFIT).
     """
 
     def __init__(self, session: Session, declared: Declared, found: FoundTable, readings: Readings) -> None:
@@ -78,11 +78,11 @@ class ChunkReader:
     def open(
         cls, access: Access, declared: Declared, *, expected: Identity | None = None, starts: bool = False
     ) -> tuple[ChunkReader, Identity]:
-        """Connect and check. `expected` is the table that the copy began with.
+        """Connect and check. `expected` is the table at the begin of the copy.
 
         `starts`: nothing was read before, so that the connector has to be streaming already.
 
-        Raises: as all of it; ConfigError and EnvironmentProblem of `checks`.
+        Raises: as every request; ConfigError and EnvironmentProblem of `checks`.
         """
         session = Session.open(access)
         try:
@@ -105,20 +105,20 @@ class ChunkReader:
         self._session.close()
 
     def cut(self) -> None:
-        """End it from another thread; what is under way fails with Gone."""
+        """End the session from another thread; a request under way fails with Gone."""
         self._session.cut()
 
     def confirmed_lsn(self) -> int:
-        """How far the slot's reader has acknowledged the database's log. It may be far behind, and never goes back.
+        """The LSN up to which the slot's reader has acknowledged the database's log. It may be old, and never falls.
 
-        Raises: as all of it; ConfigError(POSTGRES_SLOT_MISSING, POSTGRES_SLOT_MISFIT).
+        Raises: as every request; ConfigError(POSTGRES_SLOT_MISSING, POSTGRES_SLOT_MISFIT).
         """
         slot = slot_of(self._session, self._declared.slot)
         slot = check_slot(slot, server_of(self._session), must_stream=False)
         return 0 if slot.confirmed is None else lsn_from_text(slot.confirmed)
 
     def survey(self, ranges: int) -> Survey:
-        """What there is to read, for so many readers."""
+        """The plan of a copy with `ranges` ranges, or fewer."""
         estimate, size = self._estimate(), self._size()
         if self._declared.mode == "whole":
             first, _ = self._begin()
@@ -140,7 +140,7 @@ class ChunkReader:
     def read(self, keys: KeyRange, most_rows: int, keep: Keep) -> ReadChunk:
         """The first rows of a range, in key order; its keys end with the range, or with the last row read.
 
-        Raises: as all of it; InputError for a value that no event could have either; what `keep` does.
+        Raises: as every request; InputError for a value that no event could have either; errors of `keep`.
         """
         query = sql.SQL("SELECT {} FROM {} t{} ORDER BY {} LIMIT {}").format(
             self._columns_sql(),
@@ -215,7 +215,7 @@ class ChunkReader:
         return self._keys(query)
 
     def _estimate(self) -> int:
-        """As the planner has it: the rows per block that were counted last, times the blocks that there are now."""
+        """The planner's estimate: the rows per block that were counted last, times the current blocks."""
         query = sql.SQL("EXPLAIN (FORMAT JSON) SELECT FROM {}").format(self._table)
         [[plan]] = self._session.rows(self._session.text_of(query))
         return int(plan[0]["Plan"]["Plan Rows"])
@@ -257,7 +257,7 @@ class ChunkReader:
 
 
 def _literal(value: Value) -> str:
-    """A text without a type of its own, which takes the column's."""
+    """A literal without a type, which PostgreSQL reads as the column's."""
     if isinstance(value, dt.datetime):
         return value.astimezone(dt.UTC).isoformat(sep=" ")
     return str(value).lower() if isinstance(value, bool) else str(value)
@@ -275,7 +275,7 @@ def _changed(place: str, found: str) -> ConfigError:
 def divided(sample: Sequence[Key], last: Key, count: int) -> tuple[KeyRange, ...]:
     """Ranges from −∞ up to `last`, `count` of them or fewer, with about as many keys of the sample in each.
 
-    `sample` may be empty, and in any order; what lies behind `last` does not count.
+    `sample` may be empty, and in any order; keys behind `last` do not count.
     """
     ordered = sorted({order_key(key): key for key in sample}.items())
     inside = [key for place, key in ordered if place < order_key(last)]
@@ -286,7 +286,7 @@ def divided(sample: Sequence[Key], last: Key, count: int) -> tuple[KeyRange, ...
 
 
 def unread(ranges: Sequence[KeyRange], chunks: Sequence[Chunk]) -> tuple[KeyRange, ...]:
-    """What is left of the ranges, each without the chunks that were read at its beginning. Chunks come in any order."""
+    """The rest of the ranges, without the chunks that were read from their beginnings, which come in any order."""
     begun = {_place(chunk.keys.after): chunk.keys for chunk in chunks}
     left = []
     for keys in ranges:

@@ -1,7 +1,7 @@
-"""A connection to the database, read-only, whose every wait has an end, and whose errors hold nothing of what is in it.
+"""A read-only connection to the database: every wait has an end, and errors hold no data.
 
-PostgreSQL's messages quote values, and libpq's the parts of a connection string. So no text of either goes on: an error
-says its SQLSTATE (https://www.postgresql.org/docs/current/errcodes-appendix.html), and what we know about it.
+PostgreSQL's messages quote values, and libpq's the parts of a connection string. So no text of either is passed on: an
+error has its SQLSTATE (https://www.postgresql.org/docs/current/errcodes-appendix.html), and a text of ours.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from schemas.settings.security import Secret, is_loopback
 APPLICATION = "arrangement-backfill"
 _CONNECT_S = 10
 _GRACE_S = 5.0
-"""The server ends a statement itself, if it is there. After so much longer the connection is cut."""
+"""The server ends a statement at its timeout. If it does not, the connection is cut after this extra time."""
 _KEEPALIVE = {
     "keepalives": 1,
     "keepalives_idle": 15,
@@ -41,9 +41,9 @@ _SETTINGS = {
     "client_encoding": "UTF8",
     "search_path": "pg_catalog",
     "default_transaction_read_only": "on",
-    # A query that a policy would hide rows from fails, then.
+    # A query whose rows a policy would hide fails then.
     "row_security": "off",
-    # A chunk is a range of an index: no plan gains from these, and workers would be taken from others.
+    # A chunk is a range of an index: no plan gains from these, and other queries would lack the workers.
     "jit": "off",
     "max_parallel_workers_per_gather": "0",
 }
@@ -51,7 +51,7 @@ _VERIFIED = ("verify-full", "verify-ca")
 _GONE = "08", "57P", "53", "58"
 """Classes of errors that may pass: a connection, an operator, resources, the system."""
 _MAY_PASS = frozenset({"57014", "55P03", "40001", "40P01", "25P03", "55000"})
-"""A statement that took too long, a lock, a conflict; a server in recovery."""
+"""A statement timeout, a lock, a conflict; a server in recovery."""
 _NO_ENTRY = ("28", "3D")
 _RIGHTS = "42501"
 _NO_OBJECT = frozenset({"42P01", "42703", "3F000", "42602", "42704"})
@@ -59,7 +59,7 @@ _NO_OBJECT = frozenset({"42P01", "42703", "3F000", "42602", "42704"})
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How to reach the database. `dsn` is read anew for each connection, so that a password may change meanwhile."""
+    """Access to the database. `dsn` is read anew for each connection, so that a password may change meanwhile."""
 
     dsn: Secret
     statement_timeout_ms: int
@@ -67,14 +67,14 @@ class Access:
 
 
 class Gone(Exception):
-    """The connection is lost, or was cut: it may pass, and a new session is needed. `why` is fit for a message."""
+    """The connection is lost, or was cut: a passing error that needs a new session. `why` is fit for a message."""
 
     def __init__(self, why: str) -> None:
         super().__init__(why)
         self.why = why
 
     def problem(self) -> EnvironmentProblem:
-        """For the person who meets it."""
+        """The error for people."""
         return EnvironmentProblem(Code.POSTGRES_UNREACHABLE, where=WHERE, found=self.why)
 
 
@@ -82,9 +82,9 @@ WHERE = "initial.postgres.dsn_file"
 
 
 class Session:
-    """One connection. Not for two threads, but for `cut`, which any may call.
+    """One connection. For one thread, except `cut`.
 
-    Raises, from everything that asks the database: Gone for what may pass; EnvironmentProblem(POSTGRES_REFUSED);
+    Raises, from every request: Gone for a passing error; EnvironmentProblem(POSTGRES_REFUSED, POSTGRES_FAILED);
     ConfigError(POSTGRES_RIGHTS, POSTGRES_TABLE_MISSING).
     """
 
@@ -93,7 +93,7 @@ class Session:
 
     @classmethod
     def open(cls, access: Access) -> Session:
-        """Connect. Raises: as all of it; ConfigError(CONFIG_INVALID, SECRET_FILE_MODE) for the connection string."""
+        """Connect. Raises: as all requests; ConfigError(CONFIG_INVALID, SECRET_FILE_MODE) for the connection string."""
         info = _connection_info(access)
         with translated(at_the_door=True):
             connection = psycopg.connect(info, autocommit=True, cursor_factory=psycopg.ClientCursor)
@@ -109,35 +109,35 @@ class Session:
         return session
 
     def close(self) -> None:
-        """End it. A server that does not answer is not waited for."""
+        """End the connection, without waiting for the server."""
         with suppress(psycopg.Error):
             self._connection.close()
 
     def cut(self) -> None:
-        """End it from another thread: what waits for the server fails at once with Gone."""
+        """End it from another thread: a request under way fails at once with Gone."""
         with suppress(OSError, psycopg.Error):
             descriptor = self._connection.pgconn.socket
             with socket.socket(fileno=os.dup(descriptor)) as shared:
                 shared.shutdown(socket.SHUT_RDWR)
 
     def rows(self, query: str | sql.Composable, arguments: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        """What a query finds. With arguments, `%` is `%%` in it."""
+        """The result of a query; none for a statement without one. With arguments, a `%` in it is written `%%`."""
         with self.deadline(), translated():
             cursor = self._connection.execute(query, arguments or None)  # type: ignore[arg-type]
             return cursor.fetchall() if cursor.description else []
 
     def execute(self, statement: str) -> None:
-        """Run a statement without a result, as `BEGIN` or `COMMIT`."""
+        """Run a statement without a result, such as `BEGIN` or `COMMIT`."""
         self.rows(statement)
 
     def text_of(self, query: sql.Composable) -> str:
-        """A query as it is sent."""
+        """The text of a query."""
         return query.as_string(self._connection)
 
     def copy(self, query: sql.Composable, most_bytes: int) -> Iterator[bytes]:
-        """Whole lines of the CSV of a query's rows, about so many bytes at a time.
+        """Whole lines of the CSV of a query's rows, about `most_bytes` at a time.
 
-        libpq is asked for line after line, which is all that Python does for a row.
+        Fetching each line from libpq is all the work that Python does for a row.
         """
         connection = self._connection.pgconn
         with self.deadline(), translated():
@@ -150,9 +150,9 @@ class Session:
                 yield piece
 
     def _lines(self, connection: pq.abc.PGconn, most_bytes: int) -> tuple[bytes, bool]:
-        """Some of them, and whether these are the last ones.
+        """Some lines, and True if they are the last ones.
 
-        Asked without waiting, for libpq's own wait would hold every thread of this process.
+        Requested without waiting, because libpq's own wait would hold every thread of this process.
         """
         lines: list[Any] = []
         size, is_over = 0, False
@@ -182,7 +182,7 @@ class Session:
 
     @contextmanager
     def deadline(self) -> Iterator[None]:
-        """Cut the connection if what is in it takes longer than a statement may, and the server does not end it."""
+        """Cut the connection if the block takes longer than a statement may, and the server does not end it."""
         timer = threading.Timer(self._timeout_s + _GRACE_S, self.cut)
         timer.daemon = True
         timer.start()
@@ -193,7 +193,7 @@ class Session:
 
 
 def _check(connection: pq.abc.PGconn, found: pq.abc.PGresult | None) -> None:
-    """Of a COPY that begins or has ended. Raises: psycopg.Error."""
+    """Check the result of a COPY that begins or has ended. Raises: psycopg.Error."""
     good = (pq.ExecStatus.COPY_OUT, pq.ExecStatus.COMMAND_OK)
     while found is not None:
         if found.status not in good:
@@ -205,7 +205,7 @@ def _check(connection: pq.abc.PGconn, found: pq.abc.PGresult | None) -> None:
 
 
 def _connection_info(access: Access) -> str:
-    """With our own settings in it, and without a word of it in an error."""
+    """The connection string with our own settings added; errors quote nothing of it."""
     text = access.dsn.read()
     try:
         given = conninfo_to_dict(text)
@@ -232,7 +232,7 @@ def _invalid(found: str) -> ConfigError:
 
 @contextmanager
 def translated(*, at_the_door: bool = False) -> Iterator[None]:
-    """What psycopg raises, as `Session` says. `at_the_door`: while it connects."""
+    """Raise `Session`'s errors in place of psycopg's. `at_the_door`: while it connects."""
     try:
         yield
     except psycopg.Error as error:

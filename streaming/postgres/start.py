@@ -1,4 +1,4 @@
-"""A copy as the configuration has it: who reads, what is checked, and which connector is meant."""
+"""The start of a copy, from the configuration: access, checks, and the expected connector."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from streaming.postgres.session import Access, Session
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A copy that may begin. `identity` and `survey` are to be kept with the state: they are decided once."""
+    """A checked copy that may begin. `identity` and `survey` are decided once, and kept with the state."""
 
     identity: Identity
     survey: Survey
@@ -28,14 +28,14 @@ class Begun:
 
 
 def access_of(start: PostgresStart) -> Access:
-    """How to reach the database."""
+    """The access to the configured database."""
     return Access(start.dsn, start.statement_timeout, start.allow_plaintext)
 
 
 def declared_of(
     start: PostgresStart, table: TableSchema, upstream: DebeziumFormat, connector: Connector | None = None
 ) -> Declared:
-    """What the configuration says, and the connector where it does not."""
+    """The declaration in the configuration, completed by the connector's settings."""
     scale_is_in_events = (
         upstream.encoding != "json" or upstream.decimal == "string" or upstream.time == "adaptive"
     )
@@ -50,12 +50,11 @@ def declared_of(
 
 
 def begin(start: PostgresStart, table: TableSchema, upstream: DebeziumFormat) -> Begun:
-    """Check everything that a copy needs, and decide what is to be read.
+    """Check the conditions of a copy, and plan it.
 
-    The topic's ends have to be asked for before: what is committed later has its event behind them, or is seen by the
-    first snapshot.
+    Read the topic's ends before: a later commit has its event behind them, or is seen by the first snapshot.
 
-    Raises: Gone for what may pass; ConfigError, EnvironmentProblem: those of `Session`, `checks` and `connector`.
+    Raises: Gone for a passing error; ConfigError, EnvironmentProblem: those of `Session`, `checks` and `connector`.
     """
     connector = None if start.connector_url is None else connector_at(start.connector_url)
     declared = declared_of(start, table, upstream, connector)
@@ -78,7 +77,7 @@ def _expected(access: Access, declared: Declared, upstream: DebeziumFormat) -> E
 
 
 def expected_of(session: Session, declared: Declared, upstream: DebeziumFormat) -> Expected:
-    """What the connector has to be. Raises: as `Session`, `check_server` and `check_slot`."""
+    """The settings that the connector must have. Raises: as `Session`, `check_server` and `check_slot`."""
     server = server_of(session)
     check_server(server)
     slot = check_slot(slot_of(session, declared.slot), server, must_stream=False)

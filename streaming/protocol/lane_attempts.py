@@ -222,7 +222,7 @@ class LaneAttempts:
                     raise _passing(problem) from problem
                 took_ms = self._now_ms() - began_ms
                 if is_overrun(task, problem, took_ms, attempt):
-                    self._batch_sizer.overran(took_ms)
+                    self._batch_sizer.learn_overrun(took_ms)
                     overrun = True
             else:
                 return run

@@ -1,1 +1,1 @@
-"""Schemas of records, by id: asked of the registry once, and kept in the state for good."""
+"""Schemas of records, by id: requested of the registry once, and kept in the state for good."""

@@ -1,4 +1,4 @@
-"""The schemas that a service knows: those of its state, and what the registry adds to them."""
+"""The schemas of a service: those of its state, and further ones of the registry."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from state.small_files import SchemaFiles
 from streaming.registry.client import Registry
 
 _ASKED, _PAUSE_S = 3, 1.0
-"""Before an id counts as unknown: a registry of several nodes may know a new one on some of them only."""
+"""Requests before an id counts as unknown: of a registry's nodes only some may have a new one yet."""
 
 log = structlog.get_logger(__name__)
 
 
 class SchemaBook:
-    """Of one state. `learn` asks the registry; nothing else waits for it."""
+    """The schemas of one state. `learn` waits for the registry; nothing else does."""
 
     def __init__(
         self, registry: Registry, files: SchemaFiles, *, sleep: Callable[[float], None] = time.sleep
@@ -32,9 +32,9 @@ class SchemaBook:
         self.known = KnownSchemas(files.read())
 
     def learn(self, ids: Iterable[int]) -> KnownSchemas:
-        """All that is known then; those of `ids` that the registry does not know are refused.
+        """All known schemas, with these `ids` added; ids that the registry lacks are `refused` in the result.
 
-        Raises: EnvironmentProblem, ConfigError, as `Registry.schema`. What was learnt before that is kept.
+        Raises: EnvironmentProblem, ConfigError, as `Registry.schema`; schemas learnt before the error are kept.
         """
         refused = set(ids) - {schema.id for schema in self.known.schemas}
         for attempt in range(_ASKED):
@@ -49,9 +49,9 @@ class SchemaBook:
         return replace(self.known, refused=frozenset(refused))
 
     def learn_newest(self, topic: str, framed: Framed) -> None:
-        """Learn the newest schemas of a topic, so that the first records need not wait for theirs.
+        """Add the newest schemas of a topic, so that the first records need not wait for theirs.
 
-        Only that: subjects may be named otherwise, and a registry that is away has nothing to say yet.
+        Errors are ignored: subjects may have other names, and an unreachable registry is no error yet.
         """
         with suppress(BackfillError):
             for subject in subjects(topic, framed).values():
@@ -67,13 +67,13 @@ class SchemaBook:
 
 
 def subjects(topic: str, framed: Framed) -> dict[Half, str]:
-    """The subject under which a producer registers the schemas of a topic by default, by half of a record."""
+    """The default subjects of a topic's schemas, for the key and the value of records, if these are framed."""
     halves: dict[Half, bool] = {"key": framed.key, "value": framed.value}
     return {half: f"{topic}-{half}" for half, is_framed in halves.items() if is_framed}
 
 
 def misfits(registry: Registry, topic: str, format_: Format, table: TableSchema) -> Iterator[str]:
-    """What is wrong with the newest schemas of a topic, one line each; none for a format without schemas by id."""
+    """Faults of the newest schemas of a topic, one line each; none for a format without schemas by id."""
     for half, subject in subjects(topic, format_.framed).items():
         try:
             schema = registry.newest(subject)
@@ -87,14 +87,14 @@ def misfits(registry: Registry, topic: str, format_: Format, table: TableSchema)
 
 
 class AskedSchemas(Schemas):
-    """For commands that read a topic by themselves: every id is asked for when it is met. Keeps nothing."""
+    """Schemas for commands that read a topic: each id is requested when it is met. Nothing is kept in the state."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._asked: dict[int, WriterSchema | None] = {}
 
     def get(self, schema_id: int) -> WriterSchema | None:
-        """None for an id that the registry does not know. Raises: as `Registry.schema`."""
+        """None for an id that the registry lacks. Raises: as `Registry.schema`."""
         if schema_id not in self._asked:
             self._asked[schema_id] = self._registry.schema(schema_id)
         return self._asked[schema_id]

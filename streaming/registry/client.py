@@ -1,7 +1,7 @@
-"""The schema registry, asked and written to with confluent-kafka's client.
+"""The client of the schema registry, on top of confluent-kafka's.
 
-Its client follows the settings that it is given, retries by itself, and its errors quote what came back. So every call
-has an end, and every error leaves through `_translated`, which says where and with which status, and nothing else.
+confluent-kafka's client retries by itself, and its errors quote answers. So every call has an end, and every error
+leaves through `_translated`, which keeps the address and the status, and nothing else.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ _MOST_REFERENCES = 100
 
 
 class Registry:
-    """Asked by id or subject. Made without a connection, in any process; not to be sent to another one."""
+    """Requests by id or subject. Made without a connection, in any process; not to be pickled to another one."""
 
     def __init__(self, config: RegistryConfig) -> None:
         self._config = config
 
     @cached_property
     def _client(self) -> SchemaRegistryClient:
-        # Half a second that only those pay who ask.
+        # Imported on first use: it takes half a second.
         from confluent_kafka.schema_registry import SchemaRegistryClient
 
         return SchemaRegistryClient(self._settings())
 
     def _settings(self) -> dict[str, Any]:
-        """With the secrets in it. Never to be logged. Raises: ConfigError when a secret is gone."""
+        """The client's settings, secrets included: never to be logged. Raises: ConfigError when a secret is gone."""
         config = self._config
         settings: dict[str, Any] = {
             "url": ",".join(config.urls),
@@ -57,9 +57,9 @@ class Registry:
         if config.token is not None:
             settings["bearer.auth.credentials.source"] = "STATIC_TOKEN"
             settings["bearer.auth.token"] = config.token.read()
-            settings["bearer.auth.logical.cluster"] = ""  # of Confluent's cloud; the client wants one
+            settings["bearer.auth.logical.cluster"] = ""  # of Confluent's cloud; the client requires one
         if config.oauth is not None:
-            # Its own client of token servers believes the authorities of a package, and no others.
+            # Its own client of token servers trusts the authorities of a package, and no others.
             settings["bearer.auth.credentials.source"] = "CUSTOM"
             settings["bearer.auth.custom.provider.function"] = _bearer
             settings["bearer.auth.custom.provider.config"] = {
@@ -88,7 +88,7 @@ class Registry:
         return found[0] if found else None
 
     def is_compatible(self, subject: str, text: str) -> bool | None:
-        """Whether an Avro schema may be registered under a subject, None where it has none. Raises: as `schema`."""
+        """True if an Avro schema may be registered under a subject, None where that has none. Raises: as `schema`."""
         with self._translated(f"subject {subject}", _SUBJECT_UNKNOWN, _VERSION_UNKNOWN) as found:
             found.append(bool(self._client.test_compatibility(subject, _avro(text))))
         return found[0] if found else None
@@ -111,7 +111,7 @@ class Registry:
         return found[0] if found else None
 
     def is_reachable(self) -> bool:
-        """Whether it can be asked, whatever it says. One that was asked before may answer from memory."""
+        """True if the registry answers, with whatever status. A used client may answer from its cache."""
         try:
             self.schema(1)
         except EnvironmentProblem as problem:
@@ -126,7 +126,7 @@ class Registry:
         )
 
     def _add_references(self, schema: Schema, texts: dict[tuple[str, int], str]) -> None:
-        """Those of a reference come before it."""
+        """Add the texts of references, each behind those that it refers to."""
         for reference in schema.references or ():
             place = str(reference.subject), int(reference.version or 0)
             if place in texts or len(texts) > _MOST_REFERENCES:
@@ -138,7 +138,7 @@ class Registry:
 
     @contextmanager
     def _translated(self, what: str, *missing: int) -> Iterator[list[Any]]:
-        """Collects an answer; none for these error codes."""
+        """Collects an answer in the yielded list, which stays empty for these error codes."""
         import httpx2
         from confluent_kafka.schema_registry import SchemaRegistryError
 
@@ -172,13 +172,13 @@ class Registry:
 
 
 def _bearer(provided: dict[str, OAuth]) -> dict[str, str]:
-    """Asked before each request. Raises: as `token_for`."""
+    """Called by the client before each request. Raises: as `token_for`."""
     token = token_for(provided["oauth"])
     return {"bearer.auth.token": token.text, "bearer.auth.logical.cluster": ""}
 
 
 def incompatible(subject: str) -> ConfigError:
-    """The error for a schema that the registry does not take."""
+    """The error for a schema that the registry refuses."""
     found = "a schema of the job that the registry finds incompatible with the one that is there"
     return ConfigError(Code.OUTPUT_SCHEMA_INCOMPATIBLE, where=f"subject {subject}", found=found)
 
@@ -196,6 +196,6 @@ def _id(answered: object) -> int:
 
 
 def _system_authorities() -> str | None:
-    """File or folder of the authorities that this machine believes; the client would take those of a package."""
+    """File or folder of the authorities that this machine trusts; the client's default are those of a package."""
     paths = ssl.get_default_verify_paths()
     return paths.cafile or paths.capath

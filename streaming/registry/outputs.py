@@ -1,7 +1,7 @@
 """The schemas of outputs at the registry: registered when a job is created, and then never again.
 
-The ids that they get are kept with the job, in the plans of the journal: who has them needs no registry. Registering
-is repeatable, for the same text under the same subject has the same id.
+Their ids are kept with the job, in the plans of the journal, so later starts need no registry. Registering is
+idempotent: the same text under the same subject has the same id.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from streaming.registry.book import subjects
 from streaming.registry.client import Registry, incompatible
 
 WAIT_S = 3.0
-"""For which a batch waits for an answer, once for each job."""
+"""The wait of a batch for an answer, once for each job."""
 PAUSE_S = 10.0
-"""From an answer that the registry is away to the next question."""
+"""Time between two requests while the registry is unreachable."""
 
 
 class OutputSchemas:
-    """Of the jobs of one table. Every call waits for the registry; it may come from any thread."""
+    """The output schemas of the jobs of one table. Every call waits for the registry; for any thread."""
 
     def __init__(self, config: RegistryConfig, table: TableSchema) -> None:
         self._config, self._table = config, table
         self._registry = Registry(config)
 
     def register(self, job: JobDefinition) -> SchemaIds:
-        """Register the schemas of a job, both or, as far as can be known before, none.
+        """Register the schemas of a job: both, or none if one is found incompatible before.
 
         Raises: ConfigError: OUTPUT_SCHEMA_INCOMPATIBLE; JOB_INVALID without a registry in the configuration, and as
         `Registry.schema`.
@@ -47,9 +47,9 @@ class OutputSchemas:
         return _ids({half: self._registry.register(*named) for half, named in schemas.items()})
 
     def registered(self, job: JobDefinition) -> JobDefinition:
-        """A job, to be read from anywhere: where its ids are not known, with those that the registry has.
+        """The job with the ids of its schemas, for readers of its output: where they are unknown, the registry's.
 
-        Raises: ConfigError: JOB_UNKNOWN for one whose schemas it does not have, and as `register`.
+        Raises: ConfigError: JOB_UNKNOWN for one whose schemas the registry lacks, and as `register`.
         """
         if not job.format.framed or job.format.ids is not None:
             return job
@@ -67,7 +67,7 @@ class OutputSchemas:
         return job.with_ids(_ids(ids))
 
     def verdicts(self, job: JobDefinition) -> Iterator[tuple[str, str | None]]:
-        """Of each subject of a job whether a schema is there, in words, or None where it can't be registered.
+        """Each subject of a job with `new` or `compatible`, or None where its schema can't be registered.
 
         Raises: as `register`.
         """
@@ -76,7 +76,7 @@ class OutputSchemas:
             yield subject, {None: "new", True: "compatible", False: None}[is_compatible]
 
     def _schemas(self, job: JobDefinition) -> Mapping[Half, tuple[str, str]]:
-        """Subject and text of each half; none for a job whose records name no schemas."""
+        """Subject and text for key and value; empty for a job whose records name no schemas."""
         named = subjects(job.output, job.format.framed)
         if named and self._config.url is None:
             raise ConfigError(
@@ -91,13 +91,13 @@ class OutputSchemas:
 
 
 def _ids(found: Mapping[Half, int]) -> SchemaIds:
-    """A half that names no schema has no id: 0 stands in its place."""
+    """The ids of key and value, 0 for one without a schema."""
     return SchemaIds(found.get("key", 0), found.get("value", 0))
 
 
 @dataclass
 class _Attempt:
-    """To register the schemas of a job; it begins at once."""
+    """An attempt to register the schemas of a job, in a thread that begins at once."""
 
     register: Callable[[], SchemaIds]
     ids: SchemaIds | None = None
@@ -118,12 +118,12 @@ class _Attempt:
 
     @property
     def is_away(self) -> bool:
-        """Whether the registry was."""
+        """True if the registry was unreachable."""
         return isinstance(self.problem, BackfillError) and self.problem.code is Code.REGISTRY_UNREACHABLE
 
 
 class Registering:
-    """For the thread that runs batches: asks in threads of its own, and has it wait once for each job at most."""
+    """Registers schemas in threads of its own; the thread that runs batches waits at most once for each job."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class Registering:
         self._attempts: dict[str, _Attempt] = {}
 
     def ids_of(self, job: JobDefinition) -> SchemaIds:
-        """Those of a job's schemas, registered for the first call. See `protocol.setup.RegistersSchemas`."""
+        """The ids of a job's schemas, registered at the first call. See `protocol.setup.RegistersSchemas`."""
         name = job.to_json()
         attempt = self._attempts.get(name)
         if attempt is None:

@@ -1,1 +1,1 @@
-"""The door for scans: what a job's snapshot is read from, slice by slice, beside the live changes."""
+"""Scans: the sources of a job's snapshot, read slice by slice while live changes go on."""

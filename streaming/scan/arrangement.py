@@ -1,7 +1,7 @@
 """Arrangement backfill: the replica is read, vnode by vnode in key order.
 
-A part is a vnode, a position a primary key. What is read at a pin are the immutable files of two versions of Delta
-tables, so what happens to the replica later makes no difference.
+A part is a vnode, a position a primary key. A pin names two versions of Delta tables, whose files are immutable, so
+later changes of the replica make no difference.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from streaming.scan.snapshot import FileOrder, SnapshotReader
 
 @dataclass(frozen=True)
 class PinnedArrangement(PinnedScan):
-    """`files` are those that the pinned versions have of some vnodes; `orders` those of them that are known."""
+    """`files` are the pinned versions' files of some vnodes; `orders` are the file orders of the vnodes where known."""
 
     storage: Storage
     table: TableSchema
@@ -52,7 +52,7 @@ class PinnedArrangement(PinnedScan):
 
 
 class Arrangement(Scan):
-    """The scan of the replica. What it knows of the keys of base files is kept from batch to batch."""
+    """The scan of the replica. Keys of base files are cached from batch to batch."""
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica

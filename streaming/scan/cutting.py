@@ -1,4 +1,4 @@
-"""Where slices end: keys are counted in base files, and in the log where the base has nothing.
+"""Ends of slices: keys are counted in base files, and in the log where the base has nothing.
 
 Files are disjoint in key: all but those in which a slice begins and ends count as whole, and their keys are not read.
 """
@@ -57,11 +57,11 @@ class SliceCutter:
         self._small_overlay: Overlay | None = None
 
     def use(self, reader: SnapshotReader) -> None:
-        """Go on with another pinned version; what is known of files that are in both stays."""
+        """Go on with another pinned version; the caches of files that are in both stay."""
         self._reader, self._small_overlay = reader, None
 
     def orders(self, files: ReplicaFiles) -> dict[int, FileOrder]:
-        """The orders of those of the vnodes of which one is known."""
+        """The cached file orders of the vnodes of `files`."""
         known = self._orders
         return {
             vnode: known[vnode][1]
@@ -92,7 +92,7 @@ class SliceCutter:
         return _Run(file.rows, self._row_bytes(file), partial(self._key_at, file))
 
     def _runs(self, vnode: int, base: _Base, after: Key | None) -> list[_Run]:
-        """What base files have behind `after`, in key order; of the first one alone keys are read."""
+        """The rows of base files behind `after`, in key order; keys of the first file alone are read."""
         order = self._order(vnode, base)
         files = order.files[order.begin(after) :]
         runs = [self._run(file) for file in files]
@@ -114,7 +114,7 @@ class SliceCutter:
     def _order(self, vnode: int, base: _Base) -> FileOrder:
         known = self._orders.get(vnode)
         if known is None or known[0] != base:
-            known = base, FileOrder.of(base, self._keys_of)
+            known = base, FileOrder.from_files(base, self._keys_of)
             self._orders[vnode] = known
         return known[1]
 
@@ -131,7 +131,7 @@ class SliceCutter:
     def _next_keys(self, vnode: int, after: Key | None, base: _Base, count: int) -> list[pa.Array]:
         """The keys behind `after`, of base and log, each once: all of them, or at least the first `count`."""
         names = self._reader.table.primary_key
-        overlay = self._overlay(vnode).of(vnode)
+        overlay = self._overlay(vnode).newest_of(vnode)
         alive = arrays(overlay.filter(pc.not_equal(overlay[OP], Op.DELETE.value)), names)
         stored, upto = self._next_stored(vnode, base, after, count) if base else ([], None)
         sources = [*stored, _filtered(alive, after, upto)]
@@ -144,7 +144,7 @@ class SliceCutter:
     def _next_stored(
         self, vnode: int, base: _Base, after: Key | None, count: int
     ) -> tuple[list[list[pa.Array]], Key | None]:
-        """Keys of base files behind `after`, `count` at least, and the last one; None where all are there."""
+        """Keys of base files behind `after`, `count` at least, and the last one; None where these are all."""
         order = self._order(vnode, base)
         found: list[list[pa.Array]] = []
         for number in range(order.begin(after), len(order.files)):
@@ -166,7 +166,7 @@ class SliceCutter:
 
 
 class _KeyCache:
-    """Keys of files, by path. The least recently used are forgotten, so that memory does not grow with the table."""
+    """A cache of keys by file, which drops the least recently used, so that memory does not grow with the table."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes, self._bytes = most_bytes, 0
@@ -179,7 +179,7 @@ class _KeyCache:
         return keys
 
     def put(self, path: str, keys: list[pa.Array]) -> None:
-        """The newest stay, whatever their size."""
+        """Add keys. The newest stay, whatever their size."""
         self._bytes += _size(keys)
         while self._keys and self._bytes > self._most_bytes:
             self._bytes -= _size(self._keys.pop(next(iter(self._keys))))

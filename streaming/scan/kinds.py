@@ -1,4 +1,4 @@
-"""The registry of scans: what reads each kind that a job can name.
+"""The registry of scans: the implementation of each kind that a job can name.
 
 A new kind is a model in `schemas.kinds.scans` and an entry here.
 """
@@ -23,7 +23,7 @@ from streaming.scan.topic import SourceBackfill, UpstreamLog
 
 @dataclass(frozen=True)
 class Sources:
-    """What scans can read. `log` is None outside a service: commands have the replica alone."""
+    """The sources of scans. `log` is None outside a service: commands have the replica alone."""
 
     replica: Replica
     log: UpstreamLog | None = None
@@ -49,22 +49,22 @@ class Scans:
         self._scans: dict[ScanConfig, Scan] = {}
 
     def scan_for(self, job: JobDefinition) -> Scan:
-        """The scan that a job names."""
+        """The scan that the job names, made on its first use."""
         config = job.scan
         if config not in self._scans:
             self._scans[config] = SCANS[type(config)](config, self._sources)
         return self._scans[config]
 
     def cut_of(self, pin: Pin) -> Callable[[JobDefinition], CutFunction]:
-        """What cuts the slices of each job for a plan with this pin."""
-        return lambda job: partial(self.of(job).cut, pin)
+        """The function that gives, for a job, its `CutFunction` at this pin."""
+        return lambda job: partial(self.scan_for(job).cut, pin)
 
     def pinned(self, plan: BatchPlan) -> Mapping[ScanConfig, PinnedScan]:
-        """What lanes need of each scan that the plan's jobs name, for the slices that they are to read.
+        """Each scan of the plan's jobs, pinned for the parts that lanes are to read.
 
-        Raises: StateError when what the plan pins is gone.
+        Raises: StateError when pinned files are gone.
         """
-        scans = {job.state.definition.scan: self.of(job.state.definition) for job in plan.jobs}
+        scans = {job.state.definition.scan: self.scan_for(job.state.definition) for job in plan.jobs}
         parts: dict[ScanConfig, set[int]] = {config: set() for config in scans}
         for job in plan.sent_jobs:
             parts[job.state.definition.scan].update(item.part for item in job.slices)

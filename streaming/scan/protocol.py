@@ -1,20 +1,20 @@
-"""The contract of a scan: what a job's snapshot is read from, part by part, beside the live changes.
+"""The contract of a scan, the source of a job's snapshot, which is read part by part while live changes go on.
 
-A job falls into parts, each with an order and a position of its own (`schemas.kinds.scans.ScanConfig` says how many,
-and what a position is). A batch reads slices of parts: ranges (after, upto] that follow one another. Who calls what:
+A job falls into parts, each with an order and a position of its own (`schemas.kinds.scans.ScanConfig` has their number,
+and the form of a position). A batch reads slices of parts: ranges (after, upto] that follow one another. The calls:
 
     the driver, each batch      `Scan.cut`, slice after slice, until the budget is spent; the ends go into the journal
     the driver, each attempt    `Scan.pinned`, for the parts with slices; the result is sent to every lane
     a lane, in a worker         `PinnedScan.reader`, once a job; `covered` and `parts_of` for each piece of changes
 
 All of a batch goes by one `Pin`, the table as of the barrier a that the batch starts from. It is in the plan, hence in
-the journal, and everything here has to be repeatable at it: a plan that is carried out again, by another process, after
-the replica has grown, was compacted or merged, sends the same bytes. What holds for every scan:
+the journal, and everything here has to be repeatable at it: a plan that is repeated, by another process, after the
+replica has grown, was compacted or merged, sends the same bytes. Invariants of every scan:
 
     slices that follow one another, of whatever budgets, hold each row of the part as of the pin once
-    a row belongs to the slice whose range has its place, and to no other
+    a row belongs to the slice whose range holds its position, and to no other
     a change is covered by a position exactly if the slices up to it would hold its row
-    the slice that reaches the part's end completes it, so that everything is covered then, what is inserted later too
+    the slice that reaches the part's end completes it, so that everything is covered then, later inserts included
 
 From these four follows the law (docs/contract.md#the-law): a row is sent with a slice, or comes with its changes.
 
@@ -41,12 +41,12 @@ SliceReader = Callable[[Slice], Iterator[pa.Table]]
 """The rows of a slice in tables of the columns that it was made for, each row once, values as they are stored.
 
 The order of rows is free, but the same whenever the same slice is read at the same pin. One for several slices of a
-lane, so what these share is read once. Raises: StateError when what the pin names is gone.
+lane, so data that they share are read once. Raises: StateError when pinned files are gone.
 """
 
 
 class LiveRows(Protocol):
-    """What a scan needs to know of n live changes: arrays of length n."""
+    """n live changes, as far as scans need them: arrays of length n. Lanes have more of them (`lane.changes`)."""
 
     @property
     def vnodes(self) -> npt.NDArray[np.int32]: ...
@@ -70,13 +70,13 @@ class PinnedScan(Protocol):
     """
 
     def reader(self, parts: frozenset[int], columns: Sequence[str]) -> SliceReader:
-        """Reads slices of these parts; `columns` include the primary key. Raises: StateError, as `SliceReader`."""
+        """A reader of slices of these parts; `columns` include the primary key. Raises: as `SliceReader`."""
 
     def parts_of(self, changes: LiveRows) -> npt.NDArray[np.int32]:
         """The part of each change, length n; always one of the parts of the lane that has the change."""
 
     def covered(self, changes: LiveRows, progress: Mapping[int, Progress]) -> npt.NDArray[np.bool_]:
-        """Which changes the snapshot read has passed, length n. Parts that `progress` lacks were not started."""
+        """The mask of changes that the snapshot read has passed, length n. `progress` lists the started parts."""
 
 
 class Scan(Protocol):
@@ -86,24 +86,24 @@ class Scan(Protocol):
     """
 
     def misfit(self, job: JobDefinition, pin: Pin) -> str | None:
-        """Why a job that is about to open can't be read by this scan; None if it can."""
+        """The reason why this scan can't read a job that is about to open; None if it can."""
         return None
 
     def lost(self, pin: Pin, progress: Mapping[int, Progress]) -> str | None:
-        """What a job has yet to read and is deleted, for the log; None if all is there. Such a job stands still."""
+        """The deleted data that a job has yet to read, for the log; None if all is there. Such a job stands still."""
         return None
 
     def cut(self, pin: Pin, part: int, after: Key | None, limit: Amount) -> Cut:
-        """Where a slice of about `limit` ends that begins behind `after` (None: with the part).
+        """The end of a slice of about `limit` that begins behind `after` (None: with the part).
 
         It has at least one row if there is one; deleted rows that are still stored count, and offsets without a record.
         A part with nothing left is at its end (`upto` None). The end need not be the key of a row, but lies behind
-        `after`. Asked once a slice: the plan keeps the answer, so another call may give another one. Raises: StateError
-        when what the pin names is gone.
+        `after`. Called once a slice: the plan keeps the result, so another call may return another end. Raises:
+        StateError when pinned files are gone.
         """
 
     def pinned(self, pin: Pin, parts: frozenset[int]) -> PinnedScan:
-        """What lanes need to read slices of these parts (empty: only for `parts_of` and `covered`).
+        """The scan at a pin, for lanes that read slices of these parts (none: only for `parts_of` and `covered`).
 
         The pin may come from the journal, made by another process. Raises: StateError, as `cut`.
         """

@@ -62,7 +62,7 @@ class FileOrder:
 
 
 HELD_BYTES = 64 << 20
-"""What an overlay holds of the log's values, and a read of a base file in one go: more is read part by part."""
+"""Bytes of the log's values that an overlay holds, and of a base file that is read at once; more is read in parts."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Overlay:
         return self.newest.slice(first, end - first)
 
     def rows(self, vnode: int) -> int:
-        """How many of them are no deletes."""
+        """The number of rows of `newest_of` that are no deletes."""
         return int(self._rows[vnode]) if vnode < len(self._rows) else 0
 
     @cached_property
@@ -94,7 +94,7 @@ class Overlay:
         return numbers
 
     def values(self, rows: pa.Table, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """These columns of some rows of `newest`, in no order."""
+        """These columns of `rows`, which are some of `newest`, in no order."""
         if self.log is None:
             yield rows.select(list(columns))
         else:
@@ -116,9 +116,9 @@ class SnapshotReader:
     def read(self, item: Slice, columns: Sequence[str], overlay: Overlay) -> Iterator[pa.Table]:
         """The slice's rows in some tables of these columns, each key once, in no particular order.
 
-        `overlay` is what `overlay(...)` gave for a set of vnodes that holds the slice's, and for these columns.
+        `overlay` is a result of `overlay(...)` for vnodes that include the slice's, and for these columns.
         """
-        changed = self._in_range(overlay.of(item.part), item)
+        changed = self._in_range(overlay.newest_of(item.part), item)
         for file in self._base_files(item):
             for stored in self._base_rows(file, item, columns):
                 rows = self._without(self._in_range(stored, item), changed)
@@ -159,7 +159,7 @@ class SnapshotReader:
         return arrays(self._scan(BASE_PATH, [file.path], names, None), names)
 
     def _base_files(self, item: Slice) -> Sequence[BaseFile]:
-        """Those that may hold rows of a slice."""
+        """The files that may hold rows of a slice."""
         order = self.orders.get(item.part)
         return self.files.base.get(item.part, ()) if order is None else order.of_range(item.after, item.upto)
 

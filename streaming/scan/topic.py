@@ -28,9 +28,10 @@ _ALL = np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class UpstreamLog:
-    """The upstream topic, as far as a scan of it has to ask.
+    """The upstream topic, as a scan needs it.
 
-    `begins` gives the first offset that each partition still holds; `likely_bytes` what so many changes take in memory.
+    `begins` gives the first offset that each partition still holds; `likely_bytes` the likely memory of a number of
+    changes.
     """
 
     format: Format
@@ -65,7 +66,7 @@ class PinnedTopic(PinnedScan):
 
 
 class SourceBackfill(Scan):
-    """Asks the upstream for its first offsets once per pin."""
+    """The scan of the upstream topic. Requests its first offsets once per pin."""
 
     def __init__(self, log: UpstreamLog) -> None:
         self._log = log

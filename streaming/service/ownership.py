@@ -101,7 +101,7 @@ class Ownership:
     def sinks(self) -> Sinks:
         """The sinks of all jobs."""
         config = self.config
-        return Sinks(SinkSetup.of(config, self.kafka, parks=config.on_bad_record == "park"))
+        return Sinks(SinkSetup.from_config(config, self.kafka, parks=config.on_bad_record == "park"))
 
     def check_topics(self) -> UpstreamIdentity:
         """The upstream as it is. Raises: TopicError, ConfigError for topics that are not as the jobs say.
@@ -251,7 +251,7 @@ class Ownership:
     def _schemas(self, storage: Storage) -> SchemaBook:
         """The schemas that the state has, and the newest ones of the upstream's subjects."""
         book = SchemaBook(Registry(self.config.registry), SchemaFiles(storage))
-        book.look_ahead(self.config.upstream, self.config.upstream_format.framed)
+        book.learn_newest(self.config.upstream, self.config.upstream_format.framed)
         return book
 
     def _fence(self, prefix: str, lanes: int, plan: BatchPlan | None) -> None:

@@ -1,1 +1,1 @@
-"""What jobs write to: the door (`protocol`), the kinds (`kinds`), and the modules of each kind."""
+"""Sinks of jobs: the contract (`protocol`), the registry of kinds (`kinds`), and the modules of each kind."""

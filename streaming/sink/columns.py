@@ -1,4 +1,4 @@
-"""What lanes pass to a writer: whole columns of one output, which a sink takes as they are or encoded as records."""
+"""Whole columns of one output, which lanes pass to a writer: a sink uses them as they are or encoded as records."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from schemas.table import Column, TableSchema
 
 
 class SinkPartition(NamedTuple):
-    """An output and its partition. `barriers` is the topic that has its barriers, None where it has them itself."""
+    """A partition of an output. `barriers` is the separate topic of its barriers, None where they are in the data."""
 
     topic: str
     partition: int
@@ -28,43 +28,42 @@ class SinkPartition(NamedTuple):
 
     @property
     def logs(self) -> list[tuple[str, int]]:
-        """Topic and partition of its data and, where the barriers are beside it, of these."""
+        """Topic and partition of its data and, where there is a barrier topic, of its barriers."""
         return [(topic, self.partition) for topic in (self.topic, self.barriers) if topic is not None]
 
 
 @dataclass(frozen=True)
 class Output:
-    """What a job writes, for the time of a lane's task."""
+    """The output of a job, for the time of a lane's task."""
 
     definition: JobDefinition
     table: TableSchema
 
     @property
     def topic(self) -> str:
-        """Its name in its sink."""
         return self.definition.output
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
-        """In the job's order. They need not hold the primary key."""
+        """The output's columns, in the job's order. They need not include the primary key."""
         return self.table.select(self.definition.columns)
 
     @cached_property
     def keys(self) -> KeyEncoder | None:
-        """For sinks of records: their keys. None where each keeps the key that it came with."""
+        """The encoder of keys, for sinks of records. None where records keep the keys that they came with."""
         return self.definition.format.keys(self.table.key_columns)
 
     @cached_property
     def values(self) -> ValueEncoder:
-        """For sinks of records: their values, over `columns`."""
+        """The encoder of values, over `columns`, for sinks of records."""
         return self.definition.format.values(self.columns)
 
     def place(self, partition: int) -> SinkPartition:
-        """One of its partitions."""
+        """The partition of this number."""
         return SinkPartition(self.topic, partition, self.definition.barrier_topic)
 
     def partitions_of(self, parts: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-        """Where the rows of these parts go, as `JobDefinition.partition_of`."""
+        """The output partition of each of these parts, see `JobDefinition.partition_of`."""
         job = self.definition
         return (parts.astype(np.int64) * job.output_partitions // job.part_count).astype(np.int32)
 
@@ -112,8 +111,9 @@ class EncodedRecords:
 class SnapshotRows:
     """Rows of a snapshot read, each an INSERT. `arrays` maps column names to values, also of other columns.
 
-    The arrays are of one length and of their columns' exact types, as encoders want them, and `parts` has the part of
-    each row. `barrier` closes the interval in which they are sent.
+    The arrays are of one length and of their columns' exact types, as encoders need them, and `parts` has the part of
+    each row. `barrier` closes the interval in which they are sent. `keys` are in key order, `columns` in the job's
+    order.
     """
 
     output: Output
@@ -126,17 +126,14 @@ class SnapshotRows:
 
     @property
     def partitions(self) -> npt.NDArray[np.int32]:
-        """Of each row, where it goes."""
         return self.output.partitions_of(self.parts)
 
     @property
     def keys(self) -> list[pa.Array]:
-        """The columns of the primary key, in key order."""
         return [self.arrays[name] for name in self.output.table.primary_key]
 
     @property
     def columns(self) -> list[pa.Array]:
-        """The output's columns."""
         return [self.arrays[column.name] for column in self.output.columns]
 
     def records(self) -> EncodedRecords:
@@ -176,7 +173,7 @@ class Decoded(Protocol):
     def encoded_values(
         self, form: Hashable, rows: npt.NDArray[np.int64], ops: npt.NDArray[np.int8], encode: Encode
     ) -> pa.BinaryArray:
-        """What `encode` gives for these changes with these ops; called once for outputs of an equal form."""
+        """The result of `encode` for these changes with these ops; computed once for outputs of an equal form."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,7 +201,7 @@ class ChangeColumns:
         ]
 
     def taken(self, half: Sequence[pa.Array], low: int, high: int) -> list[pa.Array]:
-        """The output's columns of one half of the changes from `low` to `high`."""
+        """The output's columns of the before or after images of the changes from `low` to `high`."""
         names, rows = self.output.table.column_names, pa.array(self.rows[low:high])
         return [half[names.index(column.name)].take(rows) for column in self.output.columns]
 
@@ -239,14 +236,13 @@ class ChangeColumns:
 
     @cached_property
     def _lengths(self) -> npt.NDArray[np.int64]:
-        """How many records each change becomes."""
         lengths = np.ones(len(self.ops), np.int64)
         if self.output.definition.format.tombstone_follows:
             lengths += self.ops == Op.DELETE
         return lengths
 
     def change_of(self, record: int) -> int:
-        """The index of the change that a record stands for."""
+        """The index of a record's change."""
         return int(np.searchsorted(self.record_bounds, record, side="right")) - 1
 
     @cached_property
@@ -257,9 +253,9 @@ class ChangeColumns:
 
 @dataclass(frozen=True)
 class OutputChanges:
-    """Changes of one interval, in order; `barrier` closes it.
+    """The changes of one interval, in order; `barrier` closes it.
 
-    `before` of an INSERT and `after` of a DELETE hold arbitrary values: look at `ops` first.
+    `before` of an INSERT and `after` of a DELETE hold arbitrary values: check `ops` first.
     Records are encoded once for all runs of a `ChangeColumns`, and kept there.
     """
 
@@ -273,17 +269,15 @@ class OutputChanges:
 
     @property
     def output(self) -> Output:
-        """The output that the changes go to."""
         return self.whole.output
 
     @property
     def ops(self) -> npt.NDArray[np.int8]:
-        """Of each change, a value of `records.Op`."""
+        """A value of `records.Op` for each change."""
         return self.whole.ops[self.low : self.high]
 
     @property
     def partitions(self) -> npt.NDArray[np.int32]:
-        """Of each change, where it goes."""
         return self.whole.partitions[self.low : self.high]
 
     @property

@@ -1,11 +1,11 @@
-"""Dead letters: upstream records at fault, as they came, for an operator to examine and repair.
+"""Dead letters: invalid upstream records, unchanged, for an operator to examine and repair.
 
 A letter is part of the transaction of the lane that found the record, in the batch that would have read it, so it is
-there once if the batch is there, whatever crashes. It is read again from its place, since what Spark made of the bytes
-is not the bytes.
+there exactly once if the batch is, whatever crashes. The record is read again from the upstream, for its original
+bytes.
 
     key, value     the record's own, null where they are null
-    header code    what is wrong, as an error would have said
+    header code    the error code
     header place   topic-partition@offset of the record
 """
 
@@ -20,12 +20,12 @@ from streaming.kafka.consumer import RangeReader, located
 
 CODE_HEADER, PLACE_HEADER = "code", "place"
 PARTITIONS = 1
-"""Of the topic: letters are few, and are read in order."""
+"""Partitions of the topic: letters are few, and are read in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """One record at fault."""
+    """One invalid record; `place` is its topic-partition@offset."""
 
     key: bytes | None
     value: bytes | None
@@ -34,12 +34,12 @@ class DeadLetter:
 
     @property
     def headers(self) -> dict[str, bytes]:
-        """As Kafka has them."""
+        """The headers of the record."""
         return {CODE_HEADER: self.code.encode(), PLACE_HEADER: self.place.encode()}
 
 
 ReadLetters = Callable[[Sequence[Parked]], Iterable[DeadLetter]]
-"""Reads the records in question, see `read_letters`. It goes to the lanes by pickle."""
+"""Reads the letters of parked records, see `read_letters`. It is pickled to the lanes."""
 
 
 def read_letters(kafka: KafkaSettings, topic: str, parked: Sequence[Parked]) -> Iterator[DeadLetter]:
@@ -77,6 +77,6 @@ Raises: TopicError when the topic can't be made; InputError(DATA_LOST); Environm
 def missing_letters(
     read_letters: ReadLetters, parked: Sequence[Parked], places: set[str], upstream: str
 ) -> list[DeadLetter]:
-    """The letters whose place is not among those that are there."""
+    """The letters that are not among those at `places`, which are there."""
     missing = [item for item in parked if f"{upstream}-{item.partition}@{item.offset}" not in places]
     return list(read_letters(missing)) if missing else []

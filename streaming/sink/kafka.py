@@ -51,7 +51,7 @@ _FENCED_AT_ONCE = 16
 class KafkaSink(Sink):
     """Makes topics, or refuses those that are there.
 
-    `reserved` are none for outputs. `parks`: records at fault go to the jobs' dead letters. `key_columns` are those of
+    `reserved` topics are no outputs. `parks`: invalid records go to the jobs' dead letters. `key_columns` are those of
     the table's key, which positions in barriers are made of.
     """
 
@@ -63,18 +63,14 @@ class KafkaSink(Sink):
 
     @property
     def open_writer(self) -> OpenWriter:
-        """Of transactions on these topics."""
         return partial(open_kafka_writer, self.kafka)
 
     def delete_barriers(self, job: JobDefinition, cut: BarrierCut) -> int:
-        """Of its barrier topic."""
         if job.barrier_topic is None:
             return 0
         return delete_barriers(self.kafka, job.barrier_topic, cut)
 
     def fence(self, writer_ids: Sequence[str]) -> None:
-        """By their transactional ids, some at a time."""
-
         def fence(transactional_id: str) -> None:
             TransactionalProducer(self.kafka, transactional_id).close()
 
@@ -82,28 +78,25 @@ class KafkaSink(Sink):
             list(pool.map(fence, writer_ids))
 
     def tails(self, job: JobDefinition) -> Sequence[Barrier | None] | None:
-        """Of its topic."""
         return kafka_reader.tails(self.kafka, job.with_barriers, beside=job.barrier_topic is not None)
 
     def begins(self, job: JobDefinition) -> Sequence[Barrier | None]:
-        """Of its topic."""
         return kafka_reader.begins(self.kafka, job.with_barriers, beside=job.barrier_topic is not None)
 
     def endings(self, job: JobDefinition, after: int) -> Sequence[Ending]:
-        """Of its topic."""
         return kafka_reader.endings(
             self.kafka, job.with_barriers, after, beside=job.barrier_topic is not None
         )
 
     def check(self, job: JobDefinition) -> None:
-        """Whether the topics are fit for it. Raises: TopicError(OUTPUT_TOPIC_MISMATCH, OUTPUT_LOSES_RECORDS)."""
+        """Raises: TopicError(OUTPUT_TOPIC_MISMATCH, OUTPUT_LOSES_RECORDS)."""
         client = admin(self.kafka)
         for topic in self._outputs(job):
             if partitions_of(self.kafka, topic, client=client) is not None:
                 self._refuse_unfit_output(job, topic, client)
 
     def refuse_used(self, job: JobDefinition) -> None:
-        """Whether its output is fit and empty, and fit are its dead letters, as far as they are there.
+        """Also checks an existing topic of dead letters.
 
         Raises: TopicError(SAME_TOPIC, OUTPUT_TOPIC_MISMATCH, OUTPUT_LOSES_RECORDS).
         """
@@ -160,10 +153,10 @@ class KafkaSink(Sink):
         return outputs
 
     def record_bytes(self, job: JobDefinition) -> int | None:
-        """As the topic's `max.message.bytes` says; None without the right to know, and for a topic that is gone."""
+        """By the topic's `max.message.bytes`; None without the right to read it, or if the topic is gone."""
         try:
             settings = known_settings(self.kafka, job.output)
-        except TopicError:  # lanes find it, and say what that means for an output
+        except TopicError:  # lanes find it, and raise the error for an output
             return None
         return None if settings is None else record_bytes(int(settings["max.message.bytes"]))
 
@@ -218,7 +211,7 @@ class KafkaSink(Sink):
             )
 
     def _warn_of_less(self, job: JobDefinition, taken: int) -> None:
-        """An output that takes what most rows need is used; its job stops at a row that is longer."""
+        """Warn of an output whose limit is below the longest record; its job pauses at a row that is longer."""
         needed = topic_bytes(job, self.limits)
         if taken < needed:
             log.warning(
@@ -237,9 +230,9 @@ def _taking(message_bytes: int) -> dict[str, str]:
 
 
 def _filled(kafka: KafkaSettings, topic: str, client: AdminClient) -> int | None:
-    """The first partition with records, or with some that are undecided.
+    """The first partition with committed or undecided records, None without one.
 
-    What was aborted counts for nothing: a service that is restored from before its first batch for a job finds that.
+    Aborted records do not count: a service that is restored from before its first batch for a job finds some.
     """
     marks = watermarks(kafka, topic, client=client)
     held = [number for number, each in enumerate(marks) if each.high > 0]
@@ -263,7 +256,7 @@ def _refuse_unfit(
     client: AdminClient,
     may_compact: bool = False,
 ) -> dict[str, str]:
-    """Whether a topic that is there can be written to, with as many partitions as its job says, and as long records.
+    """Check that a topic has as many partitions as its job, and takes records of `message_bytes`.
 
     Returns its settings. Raises: TopicError(TOPIC_MISSING, OUTPUT_TOPIC_MISMATCH).
     """

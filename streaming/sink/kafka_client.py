@@ -31,7 +31,7 @@ from streaming.sink.protocol import foreign_records, output_missing
 
 _FULL_QUEUE_POLL_S = 0.02
 UNDECIDED_S = 15 + TRANSACTION_TIMEOUT_MS / 1_000
-"""The broker ends a transaction some seconds after its time is over."""
+"""The longest wait for the end of a transaction: the broker ends it some seconds after its timeout."""
 
 THROUGHPUT: Mapping[str, object] = {
     "batch.size": 1_000_000,
@@ -145,7 +145,7 @@ class OutputClient:
 def _asker(kafka: KafkaSettings) -> AdminClient:
     """A client for reading offsets, kept for the life of this worker.
 
-    It knows the leaders: asking takes 2 ms. A fresh producer has to find them first, and librdkafka can miss its own
+    It has the leaders: a request takes 2 ms. A fresh producer has to find them first, and librdkafka can miss its own
     wake-up while it does (`rd_kafka_metadata_cache_wait_change`), which cost a whole second in every third batch.
     """
     return admin(kafka)
@@ -166,9 +166,11 @@ def open_client(kafka: KafkaSettings, transactional_id: str, timeout_ms: int) ->
 def last_barriers(
     reader: RangeReader, places: Iterable[SinkPartition]
 ) -> dict[SinkPartition, LastBarrier | None]:
-    """What output partitions end with, as `OutputClient.last_barriers`; those of a topic are asked for at once.
+    """The last barriers of output partitions, as `OutputClient.last_barriers`; those of a topic are read together.
 
-    Raises: as that; TopicError(BARRIER_STALLED) when an open transaction in one of them does not end.
+        Raises: TopicError: FOREIGN_RECORDS when the last committed record is no barrier of ours, or lies behind the
+        last one;
+    OUTPUT_TOPIC_MISSING when data that a barrier closes is gone; BARRIER_STALLED when an open transaction does not end.
     """
     of_topics = defaultdict[tuple[str, str | None], list[SinkPartition]](list)
     for place in places:

@@ -1,6 +1,6 @@
-"""What is read from outputs when a state is started: how they begin and end, and the positions in their barriers.
+"""Reads of outputs when a state is started: their first and last barriers, and the positions in them.
 
-`topic` is what has the barriers, with `beside` a topic of their own.
+`topic` has the barriers: the output's or, with `beside`, a separate one.
 
 A healthy start reads the last record of each partition. Only a state that is older than its outputs has more of them
 read: back to the barrier that it knows, or from the beginning if it is new.
@@ -24,7 +24,7 @@ _FIRST_WINDOW, _WINDOW_GROWTH = 32, 16
 
 
 def tails(kafka: KafkaSettings, topic: str, *, beside: bool) -> Sequence[Barrier | None] | None:
-    """See `Sink.tails`."""
+    """The implementation of `Sink.tails`."""
     if partitions_of(kafka, topic) is None:
         return None
     with RangeReader(kafka) as reader:
@@ -37,7 +37,7 @@ def tails(kafka: KafkaSettings, topic: str, *, beside: bool) -> Sequence[Barrier
 
 
 def begins(kafka: KafkaSettings, topic: str, *, beside: bool) -> Sequence[Barrier | None]:
-    """See `Sink.begins`."""
+    """The implementation of `Sink.begins`."""
     if partitions_of(kafka, topic) is None:
         return ()
     with RangeReader(kafka) as reader:
@@ -50,7 +50,7 @@ def begins(kafka: KafkaSettings, topic: str, *, beside: bool) -> Sequence[Barrie
 
 
 def endings(kafka: KafkaSettings, topic: str, after: int, *, beside: bool) -> Sequence[Ending]:
-    """See `Sink.endings`."""
+    """The implementation of `Sink.endings`."""
     if partitions_of(kafka, topic) is None:
         return ()
     with RangeReader(kafka) as reader:
@@ -92,7 +92,7 @@ def _at_edge(
 ) -> dict[int, Message]:
     """The last record of each partition that has one, or else the first; read in growing windows.
 
-    A window may be empty: aborted records and markers, any number, can stand at both edges.
+    A window may be empty: any number of aborted records and markers can be at both edges.
     """
     edges: dict[int, Message] = {}
     left, window = dict(spans), _FIRST_WINDOW

@@ -1,8 +1,8 @@
 """Exactly once per lane and batch: all that a lane sends for a batch becomes visible together and once, or never.
 
     1. init_transactions      fences the earlier producer with this lane's id, and aborts its open transaction
-    2. is it still our state?  a successor writes the journal before it fences; so after (1) this check is decisive
-    3. look at the tails      once all in them is decided (of another lane, if there were more or fewer before). Is the
+    2. check the ownership    a successor writes the journal before it fences; so after (1) this check is decisive
+    3. read the tails         once all in them is decided (of another lane, if there were more or fewer before). Is the
                               batch's last barrier there already? Then this batch was sent: by a run before a
                               crash, by a task that Spark runs again, or by the successor of a dead driver
     4. begin, send, commit
@@ -30,9 +30,9 @@ from streaming.sink.protocol import Mark, Writer, is_sent, output_missing
 
 @dataclass(slots=True)
 class _Filled:
-    """How far a partition is filled: `logs` are the end offsets of its log and, if it has one, of its barrier topic's.
+    """The ends of a partition: `logs` are the end offsets of its log and, if it has one, of its barrier topic's.
 
-    With the barriers beside it, `end` is one past its last data record; without one, 0. `sent` counts by log.
+    With a barrier topic, `end` is one past its last data record; 0 without a record. `sent` counts by log.
     """
 
     logs: tuple[int, ...]
@@ -52,7 +52,7 @@ class _Filled:
 
 
 class KafkaWriter(Writer):
-    """What a lane sends, and what it found before. See `kafka_client.open_kafka_writer`."""
+    """The writer of a lane. See `open_kafka_writer`."""
 
     def __init__(self, client: OutputClient) -> None:
         self._client = client
@@ -64,10 +64,10 @@ class KafkaWriter(Writer):
         epoch: int,
         known_ends: Mapping[SinkPartition, Mark],
     ) -> bool:
-        """Step 3, as `Writer.already_sent`.
+        """Step 3.
 
         A partition whose end is where the last batch left it (`known_ends`) is not read. One whose records are gone is
-        OUTPUT_TOPIC_MISSING as well: what was in it is unknown then.
+        OUTPUT_TOPIC_MISSING as well: its content is unknown then.
         """
         logs = self._logs(before)
         changed = [place for place in before if known_ends.get(place, ())[:-1] != logs[place]]
@@ -86,14 +86,14 @@ class KafkaWriter(Writer):
         return is_sent(epochs, before, epoch)
 
     def _logs(self, places: Collection[SinkPartition]) -> dict[SinkPartition, tuple[int, ...]]:
-        """The ends of the logs of each, as `_Filled` has them."""
+        """The end offsets of the logs of each, in the order of `SinkPartition.logs`."""
         if not places:
             return {}
         ends = self._client.ends([log for place in places for log in place.logs])
         return {place: tuple(ends[log] for log in place.logs) for place in places}
 
     def _refuse_emptied(self, place: SinkPartition, end: int, before: int | None) -> None:
-        """A partition without committed barriers: it never had any, or they are gone. `end` is that of their log.
+        """Refuse a partition whose committed barriers are gone; it may never have had any. `end` is that of their log.
 
         Transactions that were aborted leave offsets behind, at a job's first batch too; so an end above 0 proves
         nothing as long as the partition still begins at 0.
@@ -105,15 +105,12 @@ class KafkaWriter(Writer):
             raise output_missing(topic, f"no record in partition {partition}, whose end is offset {end}")
 
     def transaction(self) -> AbstractContextManager[object]:
-        """Step 4."""
         return self._client.transaction()
 
     def rows(self, rows: SnapshotRows) -> None:
-        """Queue them."""
         self._send(rows.output, rows.records(), rows.barrier)
 
     def changes(self, run: OutputChanges) -> None:
-        """Queue them."""
         self._send(run.output, run.records(), run.barrier)
 
     def _send(self, output: Output, records: EncodedRecords, barrier: Barrier) -> None:
@@ -125,7 +122,6 @@ class KafkaWriter(Writer):
         self._client.send(output.topic, records, headers)
 
     def barrier(self, output: Output, partition: int, barrier: Barrier) -> None:
-        """Queue it."""
         place = output.place(partition)
         filled = self._filled[place]
         filled.sent[-1] += 1
@@ -135,17 +131,16 @@ class KafkaWriter(Writer):
             self._client.send_barrier_beside(place.barriers, partition, barrier, filled.end)
 
     def letter(self, output: Output, letter: DeadLetter) -> None:
-        """Queue it for the topic of the job's dead letters."""
         self.letter_to(output.definition.dead_letters, letter)
 
     def letter_to(self, topic: str, letter: DeadLetter) -> None:
-        """Queue it for a topic of dead letters."""
+        """Queue a letter for a topic of dead letters."""
         self._client.send_letter(topic, letter)
 
     def ends(self) -> dict[SinkPartition, Mark]:
         """The ends found before, plus what was sent, plus the commit's marker.
 
-        They are computed, not asked for: the broker acknowledges a commit before its markers are written.
+        They are computed, not requested: the broker acknowledges a commit before its markers are written.
         """
         return {place: filled.mark() for place, filled in self._filled.items()}
 

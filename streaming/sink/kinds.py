@@ -1,4 +1,4 @@
-"""The registry of sinks: what carries out each kind that a job can name.
+"""The registry of sinks: the implementation of each kind that a job can name.
 
 A new kind is a model in `schemas.kinds.sinks` and an entry here.
 """
@@ -21,10 +21,10 @@ from streaming.sink.protocol import Sink
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkSetup:
-    """What a sink is made from, beside the settings of its kind.
+    """The parameters of a sink, besides the settings of its kind.
 
-    `parks`: records at fault go to the jobs' dead letters. `limits` say how large a record may be. `key_columns`: of
-    the table, which positions are made of.
+    `parks`: invalid records go to the jobs' dead letters. `limits` has the size of records. `key_columns`: the table's
+    key, which positions are made of.
     """
 
     kafka: KafkaSettings
@@ -35,7 +35,7 @@ class SinkSetup:
 
     @classmethod
     def from_config(cls, config: ServiceConfig, kafka: KafkaSettings, *, parks: bool) -> SinkSetup:
-        """Of a service's configuration."""
+        """The setup of a service."""
         return cls(
             kafka=kafka,
             reserved=config.topics.all,
@@ -60,11 +60,11 @@ class Sinks:
     setup: SinkSetup
 
     def __call__(self, job: JobDefinition) -> Sink:
-        """The one that a job names."""
+        """The sink that a job names."""
         return self._sink(job.sink)
 
     def all_of(self, jobs: Iterable[JobDefinition]) -> list[Sink]:
-        """Each of these jobs' once, and the default, which a former instance may have used whatever is known of it."""
+        """The sinks of these jobs, each once, and the default one, which a former instance may have used."""
         return [self._sink(sink) for sink in dict.fromkeys([DEFAULT, *(job.sink for job in jobs)])]
 
     def _sink(self, sink: SinkConfig) -> Sink:

@@ -1,4 +1,4 @@
-"""The writers of a lane, one for each sink that its jobs have, as one.
+"""The writers of a lane, one for each sink of its jobs.
 
 Each sink has a transaction of its own, so a crash can leave a batch in some of them. The lane's next run finds it there
 and sends the rest; with the same plan that is the same batch.
@@ -17,7 +17,7 @@ from streaming.sink.protocol import Mark, OpenWriter, Writer
 
 
 class NullWriter(Writer):
-    """Discards all: a batch that is run again still has to count its rows, though its sink has it already."""
+    """Discards everything: a repeated batch still has to count its rows, though its sink has it already."""
 
     def already_sent(
         self,
@@ -25,24 +25,22 @@ class NullWriter(Writer):
         epoch: int,
         known_ends: Mapping[SinkPartition, Mark],
     ) -> bool:
-        """Always."""
         return True
 
     def transaction(self) -> AbstractContextManager[object]:
-        """An empty one."""
         return nullcontext()
 
     def rows(self, rows: SnapshotRows) -> None:
-        """Nothing."""
+        pass
 
     def changes(self, run: OutputChanges) -> None:
-        """Nothing."""
+        pass
 
     def barrier(self, output: Output, partition: int, barrier: Barrier) -> None:
-        """Nothing."""
+        pass
 
     def letter(self, output: Output, letter: DeadLetter) -> None:
-        """Nothing."""
+        pass
 
 
 class LaneWriters:
@@ -58,7 +56,7 @@ class LaneWriters:
         epoch: int,
         known_ends: Mapping[SinkPartition, Mark],
     ) -> list[bool]:
-        """For each sink whether it has the batch, as `Writer.already_sent`; nothing more is written to those."""
+        """True for each sink that has the batch, as `Writer.already_sent`; nothing more is written to those."""
         found = {
             sink: writer.already_sent(before[sink], epoch, known_ends)
             for sink, writer in self._opened.items()
@@ -67,12 +65,12 @@ class LaneWriters:
         return list(found.values())
 
     def writer_for(self, output: Output) -> Writer:
-        """The writer for an output's columns."""
+        """The writer of an output's sink."""
         return self._writing[output.definition.sink]
 
     def lacks(self, output: Output) -> bool:
-        """Whether what is written for an output is sent: its sink has not the batch."""
-        return not isinstance(self.of(output), NullWriter)
+        """True if an output's sink lacks the batch, so that writes to it are sent."""
+        return not isinstance(self.writer_for(output), NullWriter)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

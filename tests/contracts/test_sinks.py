@@ -298,7 +298,7 @@ def test_a_crash_between_the_commits_of_two_sinks_is_made_good() -> None:
     def send(writers: LaneWriters) -> None:
         with writers.transaction():
             for each in outputs:
-                write_first(each, writers.of(each.output))
+                write_first(each, writers.writer_for(each.output))
 
     with open_writers(openers, before, "lane", 60_000) as writers:
         assert writers.already_sent(before, THIRD.curr, {}) == [False, False]

@@ -270,23 +270,23 @@ class Producer(OutputClient):
             raise too_large(topic)
         columns = records.partitions.tolist(), records.keys.to_pylist(), records.values.to_pylist()
         for partition, key, value in zip(*columns, strict=True):
-            self._produce((topic, partition), Record(0, key, value, epoch=epoch))
+            self._append((topic, partition), Record(0, key, value, epoch=epoch))
 
     def expect(self, topics: Collection[str]) -> None:
         pass
 
     def send_barrier(self, topic: str, partition: int, barrier: Barrier) -> None:
         record = Record(0, None, encode_barrier(barrier), barrier_header(barrier))
-        self._produce((topic, partition), record)
+        self._append((topic, partition), record)
 
     def send_barrier_beside(self, topic: str, partition: int, barrier: Barrier, end: int) -> None:
         key, value = str(partition).encode(), encode_beside(barrier, end)
-        self._produce((topic, partition), Record(0, key, value, barrier_header(barrier)))
+        self._append((topic, partition), Record(0, key, value, barrier_header(barrier)))
 
     def send_letter(self, topic: str, letter: dead_letters.DeadLetter) -> None:
-        self._produce((topic, 0), Record(0, letter.key, letter.value, letter=letter.place, code=letter.code))
+        self._append((topic, 0), Record(0, letter.key, letter.value, letter=letter.place, code=letter.code))
 
-    def _produce(self, place: PartitionId, record: Record) -> None:
+    def _append(self, place: PartitionId, record: Record) -> None:
         self._broker.topics.produce(self._name, self.epoch, place, record)
 
     @contextmanager

@@ -107,7 +107,7 @@ class DatabaseReading(ReadsTable):
         with self._lock:  # a pace that is set now is either the copy's own, or set on the copy afterwards
             copying = TableCopying(copy_order, Pace(self._pace.rate_limit, paused=self._pace.paused))
             self._staging, self._copying, self._watch = staging, copying, watch
-        self._begin(copying.run, "initial")
+        self._begin(copying.copy_table, "initial")
         self._begin(watch.run, "initial-slot")
 
     def _rows_before(self, read: TableRead) -> int:

@@ -88,7 +88,7 @@ class EmbeddedBeside(BarrierSource):
         self._topic.refuse_lost(first)
         self._aligner = self._make_aligner(position)
         found = self._topic.behind(position.epoch if position else NO_EPOCH)
-        self._aligner.trimmed(self._topic.trimmed)
+        self._aligner.mark_trimmed(self._topic.trimmed)
         self._feed(found)
         return self._take_readable()
 
@@ -135,7 +135,7 @@ class EmbeddedBeside(BarrierSource):
     def _feed(self, barriers: Iterable[FoundBeside]) -> None:
         for found in barriers:
             self._aligner.feed_beside(found.partition, found.offset, found.barrier, found.end)
-        self._aligned += self._aligner.aligned()
+        self._aligned += self._aligner.take_aligned()
 
     def _await_readable(self) -> list[AlignedBarrier]:
         """Wait until committed readers get to the ends of a barrier: its writer need not have waited for that."""

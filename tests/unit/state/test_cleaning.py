@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 
 from state import ledger as ledger_module
 from state.ledger import Ledger, files_of
-from state.maintenance.cleaning import Cleaned, clean
+from state.maintenance.cleaning import Cleaned, clean_table
 from state.retention import StateRetention
 from state.storage import DataFile, Storage, now_ms
 
@@ -68,7 +68,7 @@ def test_dead_files_go_on_either_side_of_a_checkpoint(
     table = Ledger(often, "t", SCHEMA)
     with long_ago(often, monkeypatch):
         last = replaced(table, 37)
-    assert clean(often, "t").data == 36
+    assert clean_table(often, "t").data == 36
     assert data_files(often) == {last.path}
 
 
@@ -77,9 +77,9 @@ def test_what_no_version_needs_goes_at_once_without_a_retention(storage: Storage
     at_once = replace(storage, retention=StateRetention(files_s=0, log_s=0, checkpoint_commits=10))
     table = Ledger(at_once, "t", SCHEMA)
     last = replaced(table, 15)
-    cleaned = clean(at_once, "t", open_since_ms=now_ms() + LONG_S)
+    cleaned = clean_table(at_once, "t", open_since_ms=now_ms() + LONG_S)
     assert (cleaned.data, cleaned.log > 0) == (14, True)
-    assert clean(at_once, "t").data == 0
+    assert clean_table(at_once, "t").data == 0
     again = Ledger(at_once, "t", SCHEMA)
     assert (again.files(), again.epoch, again.read().num_rows) == ([last], table.epoch, 1)
 
@@ -93,7 +93,7 @@ def test_files_that_were_never_committed_go_once_they_are_old(
         written(often, 7)
         Path(often.root, "t", "half.parquet").write_bytes(b"PAR1")
     young = written(often, 8)
-    assert clean(often, "t").data == 4
+    assert clean_table(often, "t").data == 4
     assert data_files(often) == {last.path, young.path}
 
 
@@ -104,7 +104,7 @@ def test_a_file_removed_a_moment_ago_stays_however_old_it_is(
     with long_ago(often, monkeypatch):
         old = replaced(table, 1)
     new = replaced(table, 1)
-    assert clean(often, "t").data == 0
+    assert clean_table(often, "t").data == 0
     assert data_files(often) == {old.path, new.path}
 
 
@@ -114,8 +114,8 @@ def test_cleaning_twice_is_no_error_and_finds_nothing(
     table = Ledger(often, "t", SCHEMA)
     with long_ago(often, monkeypatch):
         replaced(table, 5)
-    assert clean(often, "t") == Cleaned(data=4)
-    assert clean(often, "t") == Cleaned()
+    assert clean_table(often, "t") == Cleaned(data=4)
+    assert clean_table(often, "t") == Cleaned()
 
 
 def test_files_of_a_pinned_version_stay(often: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +124,7 @@ def test_files_of_a_pinned_version_stay(often: Storage, monkeypatch: pytest.Monk
         pinned = replaced(table, 14)
         version = table.version
         last = replaced(table, 23)
-    assert clean(often, "t", pinned=[version]).data == 35
+    assert clean_table(often, "t", pinned=[version]).data == 35
     assert data_files(often) == {pinned.path, last.path}
     assert [file.path for file in files_of(often, "t", version)] == [pinned.path]
 
@@ -139,7 +139,7 @@ def test_what_work_under_way_has_written_stays_however_long_it_takes(
     left_over = written(often, 2)
     before = began_ms / 1_000 - LONG_S
     os.utime(often.path("t", left_over.path), (before, before))
-    assert clean(often, "t", open_since_ms=began_ms).data == 1
+    assert clean_table(often, "t", open_since_ms=began_ms).data == 1
     assert data_files(often) == {made.path}
 
 
@@ -151,7 +151,7 @@ def test_commits_in_front_of_an_old_checkpoint_go_and_every_later_version_opens(
         replaced(table, 37)
         Path(often.root, "t", "_delta_log", "00000000000000000038.json#1").touch()
     replaced(table, 5)
-    cleaned = clean(often, "t")
+    cleaned = clean_table(often, "t")
     assert cleaned.log > 30
     first = min(int(name[:20]) for name in log_files(often) if name[0] == "0")
     assert 27 <= first <= 30
@@ -170,7 +170,7 @@ def test_a_pinned_version_opens_however_long_ago_its_checkpoint_is(
         replaced(table, 14)
         version = table.version
         replaced(table, 30)
-    clean(often, "t", pinned=[version])
+    clean_table(often, "t", pinned=[version])
     assert files_of(often, "t", version)
 
 
@@ -178,7 +178,7 @@ def test_commits_without_a_checkpoint_all_stay(often: Storage, monkeypatch: pyte
     table = Ledger(often, "t", SCHEMA)
     with long_ago(often, monkeypatch):
         replaced(table, 5)
-    assert clean(often, "t").log == 0
+    assert clean_table(often, "t").log == 0
     assert Ledger(often, "t", SCHEMA).version == 5
 
 

@@ -13,7 +13,7 @@ import pytest
 from schemas.errors import Code, Fenced
 from schemas.records import Barrier, BarrierKind
 from state.journal import Journal, is_superseded
-from state.maintenance.cleaning import clean
+from state.maintenance.cleaning import clean_table
 from state.retention import StateRetention
 from state.storage import Storage
 from state.values.plan import AlignedBarrier, BatchPlan, ReplicaVersion
@@ -112,7 +112,7 @@ def paused_for_long(storage: Storage, first: Journal) -> None:
     log = Path(storage.root, "journal", "_delta_log")
     for file in log.iterdir():
         os.utime(file, (0, 0))
-    assert clean(storage, "journal").log
+    assert clean_table(storage, "journal").log
     assert not (log / f"{first.version + 1:020d}.json").exists()
 
 

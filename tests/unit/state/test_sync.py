@@ -11,7 +11,7 @@ import pytest
 
 from schemas.errors import StateError
 from state.ledger import Ledger
-from state.maintenance.cleaning import clean
+from state.maintenance.cleaning import clean_table
 from state.retention import StateRetention
 from state.storage import DataFile, Storage
 from tests.kit.power import Disk
@@ -65,7 +65,7 @@ def test_a_checkpoint_is_on_the_disk_before_the_commits_that_it_stands_for_are_d
     for number in range(9):
         table.commit([rows(often, number)], epoch=number + 1)
     often.await_synced()
-    assert clean(often, "replica/t").log > 0
+    assert clean_table(often, "replica/t").log > 0
     assert numbers(after_power_loss(often, disk, tmp_path)) == list(range(9))
 
 
