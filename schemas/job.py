@@ -135,7 +135,7 @@ class JobDefinition:
         """The definition as one line of JSON, equal for equal definitions.
 
         Keys of topic, format, sink and scan are written only where they are not the default, so that older versions,
-        which do not know them, can read the rest.
+        which lack them, can read the rest.
         """
         budget = self.latency_budget_ms
         declaration: dict[str, Any] = {
@@ -296,7 +296,7 @@ def _condition(declared: object, table: TableSchema, faults: Faults) -> str | No
     if not isinstance(declared, str):
         faults.add(f"filter {brief(declared)} is no text")
         return None
-    from schemas.filter.parse import parse_filter  # builds its parser; most commands meet no filter
+    from schemas.filter.parse import parse_filter  # builds its parser, which most commands do not need
 
     try:
         return str(parse_filter(declared, table))

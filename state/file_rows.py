@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from state.storage import Storage, corrupt
+from state.storage import Storage
 
-PLACE = "_bf_place"
+LOCATION = "_bf_location"
 """A row's file in the upper half, its number in the file in the lower one."""
 _ROW_BITS = 32
 _STREAM_BYTES = 16 << 20
@@ -24,9 +24,9 @@ _STREAM_BYTES = 16 << 20
 RowNumbers = npt.NDArray[np.int64]
 
 
-def files_of(places: RowNumbers) -> RowNumbers:
+def files_of(locations: RowNumbers) -> RowNumbers:
     """The number of the file of each location."""
-    return places >> _ROW_BITS
+    return locations >> _ROW_BITS
 
 
 class FileRows:
@@ -41,18 +41,18 @@ class FileRows:
         self._starts: dict[int, RowNumbers] = {}
 
     def find(self, file: int, columns: Sequence[str], wanted: pc.Expression | None = None) -> pa.Table:
-        """These columns of the wanted rows of a file, and their location (`PLACE`).
+        """These columns of the wanted rows of a file, and their location (`LOCATION`).
 
         `columns` must include those in `wanted`.
         """
         fragment = self._open(file)
         starts = self._starts_of(file, fragment)
-        fields = [*(self._schema.field(name) for name in columns), pa.field(PLACE, pa.int64())]
+        fields = [*(self._schema.field(name) for name in columns), pa.field(LOCATION, pa.int64())]
         found = pa.schema(fields).empty_table()
         for group in _groups(fragment, wanted, self._schema):
             rows = self._read(file, group, columns)
             first = (file << _ROW_BITS) + int(starts[group.row_groups[0].id])
-            rows = rows.append_column(PLACE, pa.array(np.arange(first, first + rows.num_rows)))
+            rows = rows.append_column(LOCATION, pa.array(np.arange(first, first + rows.num_rows)))
             found = pa.concat_tables([found, rows if wanted is None else rows.filter(wanted)])
         return found
 
@@ -70,13 +70,13 @@ class FileRows:
         rows = self._read(file, group, columns)
         return rows.slice(rows.num_rows - 1)
 
-    def stream(self, places: RowNumbers, columns: Sequence[str]) -> Iterator[pa.Table]:
+    def stream(self, locations: RowNumbers, columns: Sequence[str]) -> Iterator[pa.Table]:
         """These columns of the rows at some locations, in the order of locations, in tables of some megabytes.
 
-        Every row group is read once. `places` may come in any order.
+        Every row group is read once. `locations` may come in any order.
         """
         held: list[pa.Table] = []
-        for rows in self._by_group(np.sort(places), columns):
+        for rows in self._by_group(np.sort(locations), columns):
             held.append(rows)
             if sum(part.nbytes for part in held) >= _STREAM_BYTES:
                 yield pa.concat_tables(held)
@@ -84,28 +84,28 @@ class FileRows:
         if held:
             yield pa.concat_tables(held)
 
-    def take(self, places: RowNumbers, columns: Sequence[str], most_bytes: int) -> pa.Table | None:
+    def take(self, locations: RowNumbers, columns: Sequence[str], most_bytes: int) -> pa.Table | None:
         """The rows at some locations, in this order; None if several rows together take more than `most_bytes`."""
-        order = np.argsort(places)
+        order = np.argsort(locations)
         held = [pa.schema([self._schema.field(name) for name in columns]).empty_table()]
         size = 0
-        for rows in self._by_group(places[order], columns):
+        for rows in self._by_group(locations[order], columns):
             held.append(rows)
             size += rows.nbytes
-            if size > most_bytes and len(places) > 1:
+            if size > most_bytes and len(locations) > 1:
                 return None
         back = np.empty_like(order)
         back[order] = np.arange(len(order))
         return pa.concat_tables(held).take(pa.array(back))
 
-    def _by_group(self, places: RowNumbers, columns: Sequence[str]) -> Iterator[pa.Table]:
+    def _by_group(self, locations: RowNumbers, columns: Sequence[str]) -> Iterator[pa.Table]:
         """The rows at sorted locations, a row group at a time."""
-        numbers = files_of(places)
+        numbers = files_of(locations)
         for file in np.unique(numbers).tolist():
             fragment = self._open(file)
             starts = self._starts_of(file, fragment)
             first, end = np.searchsorted(numbers, [file, file + 1])
-            rows = places[first:end] - (file << _ROW_BITS)
+            rows = locations[first:end] - (file << _ROW_BITS)
             groups = np.searchsorted(starts, rows, side="right") - 1
             for group in np.unique(groups).tolist():
                 stored = self._read(file, fragment.subset(row_group_ids=[group]), columns)
@@ -119,12 +119,11 @@ class FileRows:
         return self._starts[file]
 
     def _open(self, file: int) -> ds.ParquetFileFragment:
-        path = self._storage.path(*self._files[file])
-        try:
+        table, name = self._files[file]
+        with self._storage.reading(table):
+            path = self._storage.path(table, name)
             fragment = ds.ParquetFileFormat().make_fragment(path, self._storage.filesystem)
             fragment.ensure_complete_metadata()
-        except (FileNotFoundError, pa.ArrowInvalid) as error:
-            raise self._corrupt(file, error) from error
         return fragment
 
     def _read(
@@ -134,14 +133,8 @@ class FileRows:
         columns: Sequence[str],
         wanted: pc.Expression | None = None,
     ) -> pa.Table:
-        try:
+        with self._storage.reading(self._files[file][0]):
             return fragment.to_table(schema=self._schema, columns=list(columns), filter=wanted)
-        except (FileNotFoundError, pa.ArrowInvalid) as error:
-            raise self._corrupt(file, error) from error
-
-    def _corrupt(self, file: int, error: Exception) -> Exception:
-        where = self._storage.uri(self._files[file][0])
-        return corrupt(where, f"a file that can't be read ({type(error).__name__})")
 
 
 def _groups(

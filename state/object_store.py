@@ -58,7 +58,7 @@ def open_store(root: str) -> tuple[fs.FileSystem, str]:
 def delta_options(root: str) -> dict[str, str] | None:
     """Options of delta-rs for tables below `root`; credentials it takes from the environment itself.
 
-    Raises: OSError where the bucket's region is not said and can't be found.
+    Raises: OSError where the bucket's region is not configured and can't be found.
     """
     if not root.startswith(_SCHEME):
         return None

@@ -5,7 +5,7 @@
     log    every change after that barrier (older ones may still be there): append-only, one commit a batch.
 
 The table at barrier b is base ⊕ log up to b. A plan pins a version of both; all files of a version are
-immutable, so readers are given paths and never look at "latest".
+immutable, so readers are given paths and never use "latest".
 
 Only the driver's batch thread commits. The compaction runs in parallel and writes files; they are committed to the
 base, and the compacted files removed from the log, between two batches.
@@ -59,7 +59,7 @@ class BaseFile:
 def raw_bytes(file: BaseFile | DataFile) -> int:
     """Bytes that the rows of a file of the replica take as Arrow columns: from its name, or else an estimate.
 
-    Compressed sizes say little: fifty kilobytes of one letter are some bytes on disk.
+    Compressed sizes are no measure: fifty kilobytes of one letter are some bytes on disk.
     """
     named = _RAW_BYTES.search(file.path)
     return int(named[1]) if named else file.size * _LIKELY_EXPANSION

@@ -23,7 +23,7 @@ class SchemaFiles:
     """The schemas of the upstream's registry that a state has kept, by id: `schemas/<id>.json`, one file each.
 
     The schema of an id never changes, so a file is written once. It is on the disk before anything is decoded with it:
-    a restart needs no registry for schemas that were met before.
+    a restart needs no registry for schemas that were used before.
     """
 
     def __init__(self, storage: Storage) -> None:

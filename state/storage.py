@@ -18,6 +18,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -254,14 +255,9 @@ class Storage:
         """
         if not files:
             return schema.empty_table().select(schema.names if columns is None else list(columns))
-        paths = [self.path(table_path, file) for file in files]
-        try:
-            source = ds.dataset(paths, schema=schema, format="parquet", filesystem=self.filesystem)
+        with self.reading(table_path):
+            source = self._dataset(table_path, files, schema)
             return source.to_table(columns=None if columns is None else list(columns), filter=wanted)
-        except (FileNotFoundError, pa.ArrowInvalid) as error:
-            raise corrupt(
-                self.uri(table_path), f"a file that can't be read ({type(error).__name__})"
-            ) from error
 
     def read_parquet_parts(
         self,
@@ -272,27 +268,31 @@ class Storage:
         wanted: pc.Expression,
         part_bytes: int,
     ) -> Iterator[pa.Table]:
-        """Rows as of `read_parquet`, all columns, in parts of about `part_bytes`, one of which is in memory.
-
-        Raises: as `read_parquet`.
-        """
-        paths = [self.path(table_path, file) for file in files]
+        """Rows as of `read_parquet`, with its errors, in parts of about `part_bytes`, one of which is in memory."""
         held: list[pa.RecordBatch] = []
-        try:
-            source = ds.dataset(paths, schema=schema, format="parquet", filesystem=self.filesystem)
-            for batch in source.to_batches(
+        with self.reading(table_path):
+            for batch in self._dataset(table_path, files, schema).to_batches(
                 filter=wanted, batch_size=_BATCH_ROWS, batch_readahead=1, fragment_readahead=1
             ):
                 held.append(batch)
                 if sum(each.nbytes for each in held) >= part_bytes:
                     yield pa.Table.from_batches(held, schema)
                     held = []
-        except (FileNotFoundError, pa.ArrowInvalid) as error:
-            raise corrupt(
-                self.uri(table_path), f"a file that can't be read ({type(error).__name__})"
-            ) from error
         if held:
             yield pa.Table.from_batches(held, schema)
+
+    def _dataset(self, table_path: str, files: Sequence[str], schema: pa.Schema) -> ds.Dataset:
+        paths = [self.path(table_path, file) for file in files]
+        return ds.dataset(paths, schema=schema, format="parquet", filesystem=self.filesystem)
+
+    @contextmanager
+    def reading(self, table_path: str) -> Iterator[None]:
+        """Raise StateError(STATE_TABLE_CORRUPT) for a file of the table that is gone, or no Parquet."""
+        try:
+            yield
+        except (FileNotFoundError, pa.ArrowInvalid) as error:
+            found = f"a file that can't be read ({type(error).__name__})"
+            raise corrupt(self.uri(table_path), found) from error
 
     def write_parquet(
         self,

@@ -3,7 +3,6 @@
     grammar.lark   the language
     ast            a filter as a tree of values, with its canonical text
     parse          text to filter, within limits
-    refusal        what to say about text that is no filter
     columnar       filter over Arrow columns, as Spark would decide row by row
 
 A filter is never passed on as SQL text.

@@ -56,7 +56,7 @@ def number_from_text(text: str) -> Decimal:
     """Read `10`, `-0.50`, `1e6`. ValueError when it has too many digits or its exponent is out of bounds."""
     mantissa, _, exponent = text.lower().partition("e")
     digits = mantissa.lstrip("+-").replace(".", "").strip("0")
-    # The exponent's length is looked at first: Decimal("1e999999999999999999") is an exception of its own.
+    # The exponent's length is checked first: Decimal("1e999999999999999999") raises an error of its own.
     if len(digits) <= MAX_DIGITS and len(exponent) <= len(f"-{MAX_EXPONENT}"):
         number = _EXACT.normalize(Decimal(text)) or Decimal(0)  # a minus zero is a zero
         if abs(number.adjusted()) <= MAX_EXPONENT:
@@ -113,8 +113,8 @@ def literal_text(literal: Literal) -> str:
 def check_belongs(literal: Literal, kind: ColumnType) -> None:
     """Check that a column of this type can be compared with a literal. Raises: ValueError that names the right form.
 
-    Nothing is converted: a date doesn't meet a text that looks like one, so no session setting decides what
-    a filter means. On float and double the number has to lie within the range of a double.
+    Nothing is converted: a date is not compared with a text that looks like one, so no session setting decides the
+    meaning of a filter. On float and double the number has to lie within the range of a double.
     """
     wanted, description = _BELONGS.get(kind.name, (None, "IS NULL or IS NOT NULL and no literal"))
     if type(literal) is not wanted:

@@ -49,7 +49,7 @@ _LESS = frozenset({Operator.LESS, Operator.LESS_OR_EQUAL})
 _GREATER = frozenset({Operator.GREATER, Operator.GREATER_OR_EQUAL})
 
 _WIDE = Context(prec=100)
-"""Rounding down must never meet Python's default of 28 digits."""
+"""For rounding down: Python's default of 28 digits would be too few."""
 
 
 def evaluate(condition: Filter, columns: Mapping[str, pa.Array]) -> pa.BooleanArray:

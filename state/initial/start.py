@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from schemas.json.debezium_values import TimeMode
@@ -16,20 +16,11 @@ from state.values.reading import TableRead
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Identifies a table. A restored or promoted server, or a table that was created again, is another one."""
+    """The identity of a table. A restored or promoted server, or a table created again, has another one."""
 
     system: str
     database: str
     table: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON values, which `from_dict` reads back."""
-        return {"system": self.system, "database": self.database, "table": self.table}
-
-    @classmethod
-    def from_dict(cls, raw: dict[str, Any]) -> Identity:
-        """Read what `to_dict` gave."""
-        return cls(raw["system"], raw["database"], raw["table"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +145,7 @@ class DatabaseStart:
                 _KIND: _POSTGRES,
                 "declared": self.declared,
                 "from": list(self.offsets),
-                "identity": self.identity.to_dict(),
+                "identity": asdict(self.identity),
                 "survey": self.survey.to_dict(),
                 "time": self.time,
                 "publication": self.publication,
@@ -170,7 +161,7 @@ class DatabaseStart:
         return cls(
             raw["declared"],
             tuple(raw["from"]),
-            Identity.from_dict(raw["identity"]),
+            Identity(**raw["identity"]),
             Survey.from_dict(raw["survey"], table.key_columns),
             raw["time"],
             raw["publication"],

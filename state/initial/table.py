@@ -1,7 +1,7 @@
 """The Delta table that a replica starts from: one version of it, checked, cut into parts, and read.
 
 It is not the service's own table, so everything about it is checked. It is read as the state itself is, with delta-rs
-and Arrow, whose options (credentials of an object store, say) come from the environment.
+and Arrow, whose options (such as credentials of an object store) come from the environment.
 
 Where files do not hold the rows as they are (deletion vectors, mapped columns), delta-rs reads the table as a whole. It
 then reads INT96, which Spark writes, as nanoseconds, and a timestamp after the year 2262 silently becomes another one;

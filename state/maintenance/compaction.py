@@ -5,7 +5,7 @@ order of their offsets, base first. The last one stays if it is no DELETE. On th
 checked, here and nowhere else: INSERT only of an absent key, UPDATE and DELETE only of a present one, `before` equal to
 the stored row, all changes of a key from one partition. Illegal changes are counted and reported, and the compaction
 goes on: the outputs got these changes long ago, the last change of a key decides in any case, and a service that
-stopped here would meet the same log at its next start.
+stopped here would find the same log at its next start.
 
 Files are written here and committed by `Replica.commit_compaction`; those of an uncommitted compaction are left-overs.
 """

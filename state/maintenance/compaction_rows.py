@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from schemas.position import Key
 from schemas.table import TableSchema
 from state.columns import EPOCH, LOG_OWN, VNODE, as_inserts, log_schema
-from state.file_rows import PLACE, FileRows, RowNumbers, files_of
+from state.file_rows import LOCATION, FileRows, RowNumbers, files_of
 from state.replica import BASE_PATH, LOG_PATH, BaseFile, ReplicaFiles, raw_bytes
 from state.storage import DataFile, Storage
 from state.values.order import arrays, key_at, within
@@ -97,7 +97,7 @@ class LocatedRows:
         self._stored = FileRows(part.storage, paths, schema)
         self._row_bytes = np.array([raw_bytes(file) / max(file.rows, 1) for file in self._files])
         self._names = [*LOG_OWN, *part.table.primary_key]
-        self._schema = pa.schema([*(schema.field(name) for name in self._names), (PLACE, pa.int64())])
+        self._schema = pa.schema([*(schema.field(name) for name in self._names), (LOCATION, pa.int64())])
         found = [
             self._stored.find(number, self._names, _wanted(part)) for number in range(len(part.files.log))
         ]
@@ -118,20 +118,20 @@ class LocatedRows:
 
     def values(self, numbers: RowNumbers) -> Iterator[pa.Table]:
         """The table's columns of these of the rows, in this order, in tables of about `BYTES_PER_PART` at most."""
-        places = self.rows[PLACE].to_numpy()[numbers]
-        piece = np.cumsum(self._row_bytes[files_of(places)]) // BYTES_PER_PART
-        for some in np.split(places, np.flatnonzero(np.diff(piece)) + 1):
+        locations = self.rows[LOCATION].to_numpy()[numbers]
+        piece = np.cumsum(self._row_bytes[files_of(locations)]) // BYTES_PER_PART
+        for some in np.split(locations, np.flatnonzero(np.diff(piece)) + 1):
             yield from self._values(some)
 
-    def _values(self, places: RowNumbers) -> Iterator[pa.Table]:
+    def _values(self, locations: RowNumbers) -> Iterator[pa.Table]:
         """Sizes are averages of whole files, so the rows may turn out larger than expected, and are halved then."""
-        found = self._stored.take(places, self._part.table.column_names, 2 * BYTES_PER_PART)
+        found = self._stored.take(locations, self._part.table.column_names, 2 * BYTES_PER_PART)
         if found is not None:
             yield found
         else:
-            middle = len(places) // 2
-            yield from self._values(places[:middle])
-            yield from self._values(places[middle:])
+            middle = len(locations) // 2
+            yield from self._values(locations[:middle])
+            yield from self._values(locations[middle:])
 
 
 PartRows = HeldRows | LocatedRows

@@ -55,8 +55,8 @@ class TransactionSnapshot:
         """
         if transaction < self.xmin or transaction >= self.xmax:
             return transaction < self.xmin
-        place = bisect_left(self.running, transaction)
-        return place == len(self.running) or self.running[place] != transaction
+        index = bisect_left(self.running, transaction)
+        return index == len(self.running) or self.running[index] != transaction
 
     def holds(self, older: TransactionSnapshot) -> bool:
         """True if it sees everything that `older` sees, which was taken before it on the same server."""

@@ -57,7 +57,7 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class JobState:
-    """A job as the service knows it at an aligned barrier.
+    """The state of a job at an aligned barrier.
 
     `start`: epoch of the barrier at which it starts, the first record of its output. `opened`: that record was sent.
     `paused` and `rate_limit` (rows/s, None for any number) are those of the last mutation, which wins over any file.
@@ -291,7 +291,7 @@ class BatchPlan:
 
 
 def _aligned_to_dict(aligned: AlignedBarrier) -> dict[str, Any]:
-    # The wire form keeps mutation and progress in one place, the codec.
+    # The wire form, so that mutation and progress are encoded by the codec alone.
     header, value = barrier_header(aligned.barrier), encode_barrier(aligned.barrier)
     return {"curr": header.decode(), "avro": value.hex(), "ends": aligned.ends, "in_data": aligned.in_data}
 

@@ -8,8 +8,8 @@ on their way. It is *released* at the first barrier behind all of these; from th
 each barrier. Chunks are released in key order, so one key is the end of what is released.
 
     read      a chunk is read, and staged
-    due       a proof says that every event that the chunk's snapshot sees lies before some offsets, and a barrier does
-              not end before them
+    due       by a proof, every event that the chunk's snapshot sees lies before some offsets, and a barrier does not
+              end before them
     released  the batch of this barrier has brought the chunk's rows, as of the barrier, into the log
 
 The proof has to come from the slot (`Streamed`). Events confirmed there are never sent again either, so that nothing
@@ -27,7 +27,7 @@ from schemas.table import Column
 from state.values.chunks import Chunk, KeyRange, Streamed, TransactionSnapshot
 
 
-class ChunkMisfitError(ValueError):
+class IncompatibleChunkError(ValueError):
     """A chunk that does not continue the reading: by its keys, or by a snapshot older than the one before."""
 
 
@@ -68,25 +68,25 @@ class TableRead:
         return self.released is not None and self.released.upto is None
 
     def read(self, chunk: Chunk) -> TableRead:
-        """The reading with one more chunk. Raises: ChunkMisfitError."""
-        for place, rest in enumerate(self.unread):
+        """The reading with one more chunk. Raises: IncompatibleChunkError."""
+        for index, rest in enumerate(self.unread):
             if chunk.keys.after == rest.keys.after:
-                return self._read(chunk, rest, place)
-        raise ChunkMisfitError("a chunk that begins where nothing is to be read")
+                return self._read(chunk, rest, index)
+        raise IncompatibleChunkError("a chunk that begins where nothing is to be read")
 
-    def _read(self, chunk: Chunk, rest: Unread, place: int) -> TableRead:
+    def _read(self, chunk: Chunk, rest: Unread, index: int) -> TableRead:
         if not chunk.snapshot.holds(rest.since):
-            raise ChunkMisfitError("a chunk whose snapshot is older than that of the one before it")
+            raise IncompatibleChunkError("a chunk whose snapshot is older than that of the one before it")
         upto, end = chunk.keys.upto, rest.keys.upto
         left: tuple[Unread, ...] = ()
         if upto != end:
             if upto is None or (end is not None and order_key(upto) > order_key(end)):
-                raise ChunkMisfitError("a chunk that goes on behind its range")
+                raise IncompatibleChunkError("a chunk that goes on behind its range")
             left = (Unread(KeyRange(upto, end), chunk.snapshot),)
         return replace(
             self,
-            chunks=tuple(sorted((*self.chunks, chunk), key=_place)),
-            unread=(*self.unread[:place], *left, *self.unread[place + 1 :]),
+            chunks=tuple(sorted((*self.chunks, chunk), key=_by_start)),
+            unread=(*self.unread[:index], *left, *self.unread[index + 1 :]),
             near=chunk.snapshot if chunk.snapshot.xmax >= self.near.xmax else self.near,
         )
 
@@ -176,7 +176,7 @@ class Reading:
         return cls(read, tuple(map(tuple, raw["files"])), raw["waiting"], raw["due"])
 
 
-def _place(chunk: Chunk) -> tuple[bool, Key]:
+def _by_start(chunk: Chunk) -> tuple[bool, Key]:
     """A sort key: chunks in key order."""
     after = chunk.keys.after
     return (False, ()) if after is None else (True, order_key(after))

@@ -52,7 +52,7 @@ listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT{protocol
 log.dirs={data}
 # A mistyped topic name is an error, not a new topic.
 auto.create.topics.enable=false
-# One broker has to be enough for everything that wants copies.
+# One broker has to be enough for all topics that have copies by default.
 default.replication.factor=1
 min.insync.replicas=1
 offsets.topic.replication.factor=1

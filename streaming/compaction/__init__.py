@@ -1,1 +1,1 @@
-"""Maintenance of the replica beside the batches: the log into the base, small files into one, dead files gone."""
+"""Maintenance of the replica in parallel with batches: compaction, merges of small files, cleaning."""

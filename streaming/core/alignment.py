@@ -120,11 +120,11 @@ class Aligner:
             self._duplicates.append((partition, offset))
 
     def _check(self, partition: int, copy: _Copy, newest: Barrier | None) -> None:
-        barrier, place = copy.barrier, (partition, copy.offset)
+        barrier, at = copy.barrier, (partition, copy.offset)
         if barrier.partitions != self._partitions:
             raise self._error(
                 Code.PARTITIONS_CHANGED,
-                place,
+                at,
                 f"barrier {barrier.curr} for {barrier.partitions} partitions",
                 partitions=self._partitions,
                 before="the topic has",
@@ -133,14 +133,14 @@ class Aligner:
             return
         if barrier.curr <= newest.curr:
             code = Code.BARRIER_REGRESSION if barrier.prev >= newest.prev else Code.BARRIER_LATE
-            raise self._error(code, place, f"barrier {barrier.curr}", last=newest.curr)
+            raise self._error(code, at, f"barrier {barrier.curr}", last=newest.curr)
         is_oldest = partition in self._trimmed and not self._seen_to[partition]
         if barrier.prev != newest.curr and not is_oldest:
             found = f"barrier {barrier.curr} with prev {barrier.prev}"
-            raise self._error(Code.BARRIER_GAP, place, found, last=newest.curr)
+            raise self._error(Code.BARRIER_GAP, at, found, last=newest.curr)
         if copy.end < self._ends[partition]:
             found = f"barrier {barrier.curr} with the end {copy.end}, which is below {self._ends[partition]}"
-            raise self._error(Code.BARRIER_REGRESSION, place, found, last=newest.curr)
+            raise self._error(Code.BARRIER_REGRESSION, at, found, last=newest.curr)
 
     def newest(self) -> list[tuple[Barrier | None, int]]:
         """The newest barrier of each partition, and the number of its barriers that wait for other partitions."""
@@ -207,8 +207,8 @@ class Aligner:
 
         Those behind `end` stay, for the batch whose range they are in.
         """
-        taken = tuple(place for place in self._duplicates if place[1] < end.ends[place[0]])
-        self._duplicates = [place for place in self._duplicates if place not in taken]
+        taken = tuple(at for at in self._duplicates if at[1] < end.ends[at[0]])
+        self._duplicates = [at for at in self._duplicates if at not in taken]
         return taken
 
     @property
@@ -216,11 +216,11 @@ class Aligner:
         """The number of barriers that each partition has delivered and others have not; 0 for one that is behind."""
         return tuple(len(queue) for queue in self._waiting)
 
-    def _error(self, code: Code, place: RecordId, found: str, **values: object) -> InputError:
-        leave_out = f"; if this one is not its own, leave it out: --skip-record {place[0]}@{place[1]}"
+    def _error(self, code: Code, at: RecordId, found: str, **values: object) -> InputError:
+        leave_out = f"; if this one is not its own, leave it out: --skip-record {at[0]}@{at[1]}"
         return InputError(
             code,
-            where=f"{self._topic}-{place[0]}@{place[1]}",
+            where=f"{self._topic}-{at[0]}@{at[1]}",
             found=found,
             next_step=f"see what writes barriers to this topic{leave_out if self._in_data else ''}",
             expected=expectation(code, **values),

@@ -42,7 +42,7 @@ Transactions = npt.NDArray[np.int64]
 NO_TRANSACTION = -1
 """Of an event that does not name one: a row of the connector's own snapshot, or the tombstone behind a delete.
 
-It says nothing that chunks and the other events do not, so where a chunk is still to be released it counts as held.
+It adds nothing to the chunks and the other events, so where a chunk is still to be released it counts as held.
 """
 _EPOCH = 1 << EPOCH_BITS
 
@@ -66,10 +66,9 @@ def verdicts(
     """
     found = np.full(len(transactions), Verdict.HELD, dtype=np.int8)
     left = np.arange(len(transactions))
-    for place in _places(read, due):
+    for upto, verdict, snapshot in _verdict_ranges(read, due):
         if not len(left):
             break
-        upto, verdict, snapshot = place
         inside = np.ones(len(left), np.bool_)
         if upto is not None:
             inside = at_most([column.take(pa.array(left)) for column in keys], upto)
@@ -81,10 +80,10 @@ def verdicts(
     return found
 
 
-_Place = tuple[tuple[object, ...] | None, Verdict, TransactionSnapshot | None]
+_VerdictRange = tuple[tuple[object, ...] | None, Verdict, TransactionSnapshot | None]
 
 
-def _places(read: TableRead, due: int) -> Iterator[_Place]:
+def _verdict_ranges(read: TableRead, due: int) -> Iterator[_VerdictRange]:
     """Upper keys that rise to +∞ (None), with the verdict on events up to each that the snapshot does not see."""
     if read.released is not None:
         yield read.released.upto, Verdict.APPLIES, None
@@ -168,8 +167,8 @@ def folded(stored: pa.Table, events: ChunkEvents, key_names: Sequence[str]) -> F
     for column, left_out in events.left_out.items():
         sources = _sources(before, is_row, count + left_out)
         lacking.append(left_out[sources[count + left_out] < 0])
-        places = pa.array(np.maximum(sources, 0))
-        columns[both.column_names[column]] = both.column(column).take(places)
+        sources_or_any = pa.array(np.maximum(sources, 0))
+        columns[both.column_names[column]] = both.column(column).take(sources_or_any)
     rows = pa.table(columns, schema=stored.schema).take(pa.array(lasts))
     return FoldedRows(rows, np.unique(np.concatenate(lacking)))
 
@@ -214,4 +213,4 @@ class Proofs:
         """Drop the proofs that neither these chunks nor later ones need."""
         lsns = [proof.lsn for proof in self._kept]
         needed = {bisect_left(lsns, chunk.written_lsn) for chunk in waiting} | {len(lsns) - 1}
-        self._kept = [proof for place, proof in enumerate(self._kept) if place in needed]
+        self._kept = [proof for index, proof in enumerate(self._kept) if index in needed]

@@ -167,7 +167,7 @@ def _late(facts: HealthFacts, now_s: float, idle_s: float) -> tuple[HealthCondit
     busy = facts.busy_since_s is not None
     if (busy or (facts.pending and facts.streaming)) and not works:
         return HealthCondition.STUCK, _stuck(facts, now_s, idle_s)
-    # A long job without a barrier to work up to looks for barriers in very many records.
+    # A long job without pending barriers searches for barriers in very many records.
     at_work = facts.pending or (busy and now_s - (facts.busy_since_s or 0.0) >= facts.lasting_s)
     if not facts.streaming or (at_work and facts.last_batch_s is None):
         return HealthCondition.STARTING, None

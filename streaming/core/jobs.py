@@ -98,7 +98,7 @@ def _behind(job: JobState, plan: BatchPlan) -> JobState:
 def add_configured(
     jobs: Sequence[JobState], configured: Iterable[JobDefinition], start_epoch: int
 ) -> tuple[JobState, ...]:
-    """Jobs of the configuration that are not known yet start at `start_epoch`, the end of a batch."""
+    """The jobs with new ones of the configuration, which start at `start_epoch`, the end of a batch."""
     known = {job.name for job in jobs}
     return (
         *jobs,

@@ -49,7 +49,7 @@ class Amount:
 class Cut:
     """The end of a slice: `upto` None is the part's end.
 
-    `rows` and `size` (Arrow bytes) are estimates: log rows may differ, and a file knows the average of its rows only.
+    `rows` and `size` (Arrow bytes) are estimates: log rows may differ, and sizes are averages of whole files.
     """
 
     upto: Key | None

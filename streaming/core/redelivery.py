@@ -151,12 +151,12 @@ class Redelivery:
         self._snapshots = {row for each in seen.values() for row in each.snapshots}
         self._of_partition: dict[int, set[LogId]] = {n: set(each.snapshots) for n, each in seen.items()}
         self._reported, self._runs = list[LogId](), list[DroppedRun]()
-        self._falls, self._doubtful = list[Fall](), list[Fall]()
+        self._falls, self._unexplained = list[Fall](), list[Fall]()
 
     @property
-    def is_doubtful(self) -> bool:
+    def needs_consent(self) -> bool:
         """True if a record of the interval was taken that only a row of a snapshot, or the operator, allows."""
-        return bool(self._doubtful)
+        return bool(self._unexplained)
 
     def is_new(self, record: Logged) -> bool:
         """Take a record; False if it is redelivered, or the tombstone of a redelivered delete."""
@@ -284,17 +284,17 @@ class Redelivery:
         elif each.may_fall:
             self._falls.append(_allowed(fall, Why.SNAPSHOT))
         else:
-            self._doubtful.append(fall)
+            self._unexplained.append(fall)
 
     def _settle(self) -> Fall | None:
-        for fall in self._doubtful:
+        for fall in self._unexplained:
             if any(is_of_snapshot(row, fall.log) for row in self._snapshots):
                 self._falls.append(_allowed(fall, Why.SNAPSHOT))
             elif self._accepts(fall):
                 self._falls.append(_allowed(fall, Why.ACCEPTED))
             else:
                 return fall
-        self._doubtful.clear()
+        self._unexplained.clear()
         return None
 
     def _drop(self, known: _Partition, record: Logged) -> None:

@@ -1,12 +1,12 @@
 """Visibility: which live changes of an interval belong in a job's output, and as what.
 
-Its place in the contract is docs/contract.md#the-law. Two questions, both asked of whole columns:
+In the contract: docs/contract.md#the-law. Two questions, both decided on whole columns:
 
 1. Has the snapshot read passed the key? Decided per part with the *new* positions (those that this batch's
    slices reach), since the snapshot rows of the interval are sent first. A part at +∞ shows everything, also
    what was inserted after its last key. Hidden changes are not lost: they are in the log, and the slice
    that reaches their key reads them there.
-2. What does the filter see? A change that is half visible becomes the other half's op:
+2. What does the filter see? A change that is half visible becomes the op of its visible image:
 
        before passes   after passes    INSERT    UPDATE    DELETE
        yes             yes                       UPDATE
@@ -31,19 +31,19 @@ Mask = npt.NDArray[np.bool_]
 HIDDEN = -1
 """Op of a change that is not sent."""
 
-_BY_HALVES = np.array([HIDDEN, Op.INSERT, Op.DELETE, Op.UPDATE], dtype=np.int8)
-"""Op by 2 * before passes + after passes; a missing half never passes."""
+_BY_IMAGES = np.array([HIDDEN, Op.INSERT, Op.DELETE, Op.UPDATE], dtype=np.int8)
+"""Op by 2 * before passes + after passes; a missing image never passes."""
 
 
 def covered(
     parts: npt.NDArray[np.int32],
-    places: Sequence[pa.Array],
+    positions: Sequence[pa.Array],
     progress: Mapping[int, Progress],
     part_count: int,
 ) -> Mask:
     """The mask of the n changes whose keys the snapshot read has passed.
 
-    Shapes: parts n, each array of `places` n: one for each column of a position, of the replica the key columns.
+    Shapes: parts n, each array of `positions` n: one for each column of a position, of the replica the key columns.
     `progress` lists the started parts.
     """
     if isinstance(progress, AllDone):
@@ -59,7 +59,7 @@ def covered(
     for part, state in partial:
         rows = np.flatnonzero(parts == part)
         if len(rows):
-            taken = [column.take(pa.array(rows)) for column in places]
+            taken = [column.take(pa.array(rows)) for column in positions]
             result[rows] = at_most(taken, state.position)
     return result
 
@@ -67,9 +67,9 @@ def covered(
 def visible_ops(ops: npt.NDArray[np.int8], before_passes: Mask, after_passes: Mask) -> npt.NDArray[np.int8]:
     """The op to send for each change, HIDDEN for none.
 
-    `before_passes` counts only where the change has a `before`, likewise `after`: the op says which halves it has.
+    `before_passes` counts only where the change has a `before`, likewise `after`: the op decides which images it has.
     """
     has_before, has_after = ops != Op.INSERT, ops != Op.DELETE
-    halves = 2 * (has_before & before_passes).astype(np.int8) + (has_after & after_passes)
-    result: npt.NDArray[np.int8] = _BY_HALVES[halves]
+    images = 2 * (has_before & before_passes).astype(np.int8) + (has_after & after_passes)
+    result: npt.NDArray[np.int8] = _BY_IMAGES[images]
     return result

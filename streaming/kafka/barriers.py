@@ -15,7 +15,7 @@ from schemas.json.barriers import decode_beside
 from schemas.kinds.full_barriers import PERIOD_MS, begins_period
 from schemas.records import BARRIER_HEADER, Barrier
 from streaming.kafka.clients import KafkaSettings, translate
-from streaming.kafka.consumer import RangeReader, header_of, located, place
+from streaming.kafka.consumer import RangeReader, header_of, located, location
 from streaming.kafka.topics import PartitionId, admin
 
 
@@ -35,7 +35,7 @@ def barrier_in(message: Message, *, beside: bool) -> Barrier | None:
         found = beside_barrier_in(message)
         return None if found is None else found.barrier
     header = header_of(message, BARRIER_HEADER)
-    return None if header is None else decode_barrier(header, message.value(), where=place(message))
+    return None if header is None else decode_barrier(header, message.value(), where=location(message))
 
 
 def beside_barrier_in(message: Message) -> FoundBeside | None:
@@ -44,7 +44,7 @@ def beside_barrier_in(message: Message) -> FoundBeside | None:
     if header is None:
         return None
     partition, offset = located(message)
-    where = place(message)
+    where = location(message)
     found = decode_beside(header, message.key(), message.value(), partition=partition, where=where)
     return FoundBeside(partition, offset, found.barrier, found.end)
 

@@ -54,7 +54,7 @@ class KafkaSettings:
         `over` wins; its keys have dots: pass `**{"group.id": ...}`. Raises: ConfigError when a secret is gone.
         """
         # Level 0 still prints fatal errors; a log queue that is never read takes those.
-        # Topics are created on purpose, never because a client asked for one.
+        # Topics are created explicitly, never by a client's request for metadata.
         quiet = {"log_level": 0, "log.queue": True, "allow.auto.create.topics": False}
         # librdkafka waits half of the shortest backoff, at least 11 ms, before it connects at all (rdkafka_conf.c,
         # `sparse_connect_intvl`): a client's first answer comes after 16 ms so, after 57 by its default of 100.

@@ -44,7 +44,7 @@ def any_record(_: Message) -> bool:
     return True
 
 
-def place(message: Message) -> str:
+def location(message: Message) -> str:
     """`topic-partition@offset`, the form in which errors name a record."""
     return f"{message.topic()}-{message.partition()}@{message.offset()}"
 
@@ -174,7 +174,7 @@ class RangeReader:
         for message in events:
             error = message.error()
             if error is not None and not _is_end(error) and not error.retriable():
-                raise translate(error, self._settings, what=place(message) if message.topic() else topic)
+                raise translate(error, self._settings, what=location(message) if message.topic() else topic)
         return [message for message in chunk if (error := message.error()) is None or _is_end(error)]
 
     def _drop_done(self, topic: str, done: set[int], left: dict[int, int]) -> None:

@@ -243,13 +243,13 @@ def watermarks(
     if not count:
         raise topic_missing(topic, settings)
 
-    places = [(topic, partition) for partition in range(count)]
+    partition_ids = [(topic, partition) for partition in range(count)]
 
     def ask() -> tuple[Watermarks, ...]:
         kinds = (
-            _offsets(client, settings, places, _EARLIEST, IsolationLevel.READ_UNCOMMITTED),
-            _offsets(client, settings, places, _LATEST, IsolationLevel.READ_COMMITTED),
-            _offsets(client, settings, places, _LATEST, IsolationLevel.READ_UNCOMMITTED),
+            _offsets(client, settings, partition_ids, _EARLIEST, IsolationLevel.READ_UNCOMMITTED),
+            _offsets(client, settings, partition_ids, _LATEST, IsolationLevel.READ_COMMITTED),
+            _offsets(client, settings, partition_ids, _LATEST, IsolationLevel.READ_UNCOMMITTED),
         )
         return tuple(
             Watermarks(*(_result(future, settings).offset for future in each))
@@ -261,7 +261,7 @@ def watermarks(
 
 def end_offsets(
     settings: KafkaSettings,
-    places: Collection[PartitionId],
+    partition_ids: Collection[PartitionId],
     *,
     client: AdminClient,
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
@@ -272,21 +272,22 @@ def end_offsets(
     """
 
     def ask() -> dict[PartitionId, int]:
-        futures = _offsets(client, settings, places, _LATEST, isolation)
+        futures = _offsets(client, settings, partition_ids, _LATEST, isolation)
         return {
-            place: _result(future, settings).offset for place, future in zip(places, futures, strict=True)
+            each: _result(future, settings).offset
+            for each, future in zip(partition_ids, futures, strict=True)
         }
 
-    return _patiently(ask, client, settings, topics=sorted({topic for topic, _ in places}))
+    return _patiently(ask, client, settings, topics=sorted({topic for topic, _ in partition_ids}))
 
 
 def stable_offsets(
     settings: KafkaSettings, topic: str, partitions: int, *, client: AdminClient
 ) -> tuple[int, ...]:
     """The last stable offset of each partition, as of now. One round trip, as `end_offsets`."""
-    places = [(topic, partition) for partition in range(partitions)]
-    ends = end_offsets(settings, places, client=client, isolation=IsolationLevel.READ_COMMITTED)
-    return tuple(ends[place] for place in places)
+    partition_ids = [(topic, partition) for partition in range(partitions)]
+    ends = end_offsets(settings, partition_ids, client=client, isolation=IsolationLevel.READ_COMMITTED)
+    return tuple(ends[each] for each in partition_ids)
 
 
 def stable_offsets_of(settings: KafkaSettings, topic: str, partitions: int) -> Callable[[], tuple[int, ...]]:
@@ -297,11 +298,11 @@ def stable_offsets_of(settings: KafkaSettings, topic: str, partitions: int) -> C
 def _offsets(
     client: AdminClient,
     settings: KafkaSettings,
-    places: Collection[PartitionId],
+    partition_ids: Collection[PartitionId],
     spec: OffsetSpec,
     isolation: IsolationLevel,
 ) -> list[Any]:
-    asked = {TopicPartition(*place): spec for place in places}
+    asked = {TopicPartition(*each): spec for each in partition_ids}
     futures = client.list_offsets(asked, isolation_level=isolation, request_timeout=settings.wait_s)
     return [futures[partition] for partition in asked]
 

@@ -28,7 +28,7 @@ class TransactionalProducer:
 
     `over` are further settings of the producer, under librdkafka's names.
 
-    Raises: EnvironmentProblem(BROKER_UNREACHABLE, AUTH_FAILED, ...) if the broker can't be asked for that.
+    Raises: EnvironmentProblem(BROKER_UNREACHABLE, AUTH_FAILED, ...) if the broker does not answer, or refuses.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class TransactionalProducer:
         settings = self._settings
         producer = Producer(settings.transactional(self._id, timeout_ms=timeout_ms, **over))
         try:
-            # Without an open connection librdkafka looks for the coordinator again after 0.5 s. With this and a
+            # Without an open connection librdkafka searches the coordinator again after 0.5 s. With this and a
             # short reconnect backoff the opening takes 20 ms in the median, 60 ms at most; 60 and 540 ms without.
             producer.list_topics(topic="", timeout=settings.wait_s)
             producer.init_transactions(settings.wait_s)
@@ -77,7 +77,7 @@ class TransactionalProducer:
 
     def close(self) -> None:
         """Drop the producer and whatever it has not sent; an open transaction is left to the broker."""
-        # A client with a fatal error says so again here, in the place of the error that is on its way.
+        # A client with a fatal error raises it again here, instead of the error under way.
         with suppress(KafkaException):
             self._producer.purge(blocking=False)
             self._producer.flush(0)
@@ -102,8 +102,8 @@ class TransactionalProducer:
     def _abort(self) -> Fenced | None:
         """Abort. Returns the error when that turns out to be a newer instance's doing.
 
-        A producer that knows itself fenced refuses records with `_FATAL`, which says nothing; its abort names the
-        reason. One that can't abort is fenced or dead: the broker aborts for it.
+        A producer that found itself fenced refuses records with `_FATAL`, without a reason; its abort has the reason.
+        For one that can't abort, fenced or dead, the broker aborts.
         """
         try:
             self._producer.abort_transaction(self._settings.wait_s)
@@ -126,7 +126,7 @@ class TransactionalProducer:
                 if not (error.retriable() and time.monotonic() < deadline):
                     ours = translate(error, self._settings, what=self._id)
                     raise (ours if isinstance(ours, Fenced) else self._unknown(error.name())) from None
-                time.sleep(_RETRY_PAUSE_S)  # the same commit may be asked for again, and nothing else
+                time.sleep(_RETRY_PAUSE_S)  # only this commit may be repeated
 
     def _unknown(self, reason: str) -> OutcomeUnknown:
         return OutcomeUnknown(

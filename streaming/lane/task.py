@@ -265,7 +265,7 @@ class LaneJob:
 
     def places(self) -> list[SinkPartition]:
         """The lane's partitions of the output."""
-        return [self.output.place(partition) for partition in self.partitions]
+        return [self.output.partition(partition) for partition in self.partitions]
 
     def read_columns(self) -> list[str]:
         """The columns that a slice is read with."""

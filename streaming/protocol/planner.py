@@ -145,7 +145,7 @@ class Planner:
 
     def _look_at_new(self, job: JobState, pin: Pin) -> None:
         try:
-            misfit = self.scans.scan_for(job.definition).misfit(job.definition, pin)
+            misfit = self.scans.scan_for(job.definition).incompatibility(job.definition, pin)
             misfit = lanes_misfit(job.definition, self._setup.lane_count) or misfit
             if misfit is not None:
                 raise ConfigError(Code.JOB_INVALID, where=f"job {job.name}", found=misfit)

@@ -18,7 +18,7 @@ from schemas.formats.registry import DEFAULT
 from schemas.position import Key
 from schemas.records import BARRIER_HEADER, Barrier, Change
 from schemas.table import Column
-from streaming.kafka.consumer import header_of, located, place
+from streaming.kafka.consumer import header_of, located, location
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class RecordDecoder:
 
         Raises: InputError with the record's place, when it is none of the contract.
         """
-        where, (partition, _) = place(message), located(message)
+        where, (partition, _) = location(message), located(message)
         header = header_of(message, BARRIER_HEADER)
         if header is not None:
             barrier = decode_barrier(header, message.value(), where=where)

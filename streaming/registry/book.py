@@ -72,7 +72,7 @@ def subjects(topic: str, framed: Framed) -> dict[Half, str]:
     return {half: f"{topic}-{half}" for half, is_framed in halves.items() if is_framed}
 
 
-def misfits(registry: Registry, topic: str, format_: Format, table: TableSchema) -> Iterator[str]:
+def schema_faults(registry: Registry, topic: str, format_: Format, table: TableSchema) -> Iterator[str]:
     """Faults of the newest schemas of a topic, one line each; none for a format without schemas by id."""
     for half, subject in subjects(topic, format_.framed).items():
         try:

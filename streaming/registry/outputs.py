@@ -111,7 +111,7 @@ class _Attempt:
     def _run(self) -> None:
         try:
             self.ids = self.register()
-        except Exception as problem:  # noqa: BLE001 (raised where it is asked for)
+        except Exception as problem:  # noqa: BLE001 (raised by `ids_of`)
             self.problem = problem
         self.ended_s = time.monotonic()
         self.done.set()

@@ -155,7 +155,7 @@ class SliceCutter:
         return found, None
 
     def _overlay(self, vnode: int) -> Overlay:
-        """The log's newest rows, of this vnode at least; a small log is read once, as most walks ask for many."""
+        """The log's newest rows, of this vnode at least; a small log is read once, for all vnodes."""
         names, files = self._reader.table.primary_key, self._reader.files
         if files.log_rows > self._small_log:
             return self._reader.overlay(frozenset({vnode}), names)

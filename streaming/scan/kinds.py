@@ -42,7 +42,7 @@ SCANS: dict[type[ScanConfig], Callable[[Any, Sources], Scan]] = {
 
 
 class Scans:
-    """The scans of a service: one for each that its jobs name, made when it is first asked for."""
+    """The scans of a service: one for each that its jobs name, made on its first use."""
 
     def __init__(self, replica: Replica, log: UpstreamLog | None = None) -> None:
         self._sources = Sources(replica, log)

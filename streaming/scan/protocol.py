@@ -85,7 +85,7 @@ class Scan(Protocol):
     It may cache what it reads, as long as no result depends on that.
     """
 
-    def misfit(self, job: JobDefinition, pin: Pin) -> str | None:
+    def incompatibility(self, job: JobDefinition, pin: Pin) -> str | None:
         """The reason why this scan can't read a job that is about to open; None if it can."""
         return None
 

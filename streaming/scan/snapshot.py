@@ -25,7 +25,7 @@ from schemas.position import Key
 from schemas.records import Op
 from schemas.table import TableSchema
 from state.columns import EPOCH, OFFSET, OP, VNODE
-from state.file_rows import PLACE, FileRows
+from state.file_rows import LOCATION, FileRows
 from state.replica import BASE_PATH, LOG_PATH, BaseFile, ReplicaFiles, raw_bytes
 from state.storage import Storage
 from state.values.order import arrays, at_most, changes_of_key, sort_order, within
@@ -69,7 +69,7 @@ HELD_BYTES = 64 << 20
 class Overlay:
     """The newest log row of each key in some vnodes, deletes included, by vnode and key.
 
-    `newest` has the wanted columns or, where `log` is given, only the key's, and each row's `PLACE` in `log`.
+    `newest` has the wanted columns or, where `log` is given, only the key's, and each row's `LOCATION` in `log`.
     """
 
     newest: pa.Table
@@ -98,7 +98,7 @@ class Overlay:
         if self.log is None:
             yield rows.select(list(columns))
         else:
-            yield from self.log.stream(rows[PLACE].to_numpy(), columns)
+            yield from self.log.stream(rows[LOCATION].to_numpy(), columns)
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,7 @@ class SourceBackfill(Scan):
     def pinned(self, pin: Pin, parts: frozenset[int]) -> PinnedTopic:
         return PinnedTopic(len(pin.offsets))
 
-    def misfit(self, job: JobDefinition, pin: Pin) -> str | None:
+    def incompatibility(self, job: JobDefinition, pin: Pin) -> str | None:
         partitions = len(pin.offsets)
         if job.output_partitions != partitions:
             return f"read: topic with {job.output_partitions} output_partitions, of {partitions} partitions"

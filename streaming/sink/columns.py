@@ -58,7 +58,7 @@ class Output:
         """The encoder of values, over `columns`, for sinks of records."""
         return self.definition.format.values(self.columns)
 
-    def place(self, partition: int) -> SinkPartition:
+    def partition(self, partition: int) -> SinkPartition:
         """The partition of this number."""
         return SinkPartition(self.topic, partition, self.definition.barrier_topic)
 
@@ -178,7 +178,7 @@ class Decoded(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeColumns:
-    """The changes of one output: those of `decoded` at the indices `rows`. Nothing is copied before a writer asks.
+    """The changes of one output: those of `decoded` at the indices `rows`. Nothing is copied before a writer needs it.
 
     `ops`, `partitions` and `parts` have one entry per row. `ops` are the output's: a filter can turn an UPDATE of the
     table into an INSERT or a DELETE. Interval i, which `barriers[i]` closes, is `bounds[i]` to `bounds[i + 1]`.
@@ -200,10 +200,10 @@ class ChangeColumns:
             OutputChanges(self, *each, barrier) for each, barrier in zip(bounds, self.barriers, strict=True)
         ]
 
-    def taken(self, half: Sequence[pa.Array], low: int, high: int) -> list[pa.Array]:
+    def taken(self, images: Sequence[pa.Array], low: int, high: int) -> list[pa.Array]:
         """The output's columns of the before or after images of the changes from `low` to `high`."""
         names, rows = self.output.table.column_names, pa.array(self.rows[low:high])
-        return [half[names.index(column.name)].take(rows) for column in self.output.columns]
+        return [images[names.index(column.name)].take(rows) for column in self.output.columns]
 
     @cached_property
     def records(self) -> EncodedRecords:
@@ -229,7 +229,7 @@ class ChangeColumns:
 
     def _encoded(self) -> pa.BinaryArray:
         count = len(self.rows)
-        before, after = (self.taken(half, 0, count) for half in (self.decoded.before, self.decoded.after))
+        before, after = (self.taken(images, 0, count) for images in (self.decoded.before, self.decoded.after))
         intervals = np.repeat(np.arange(len(self.barriers)), np.diff(self.bounds))
         origins = self.output.origins(self.parts, intervals, self.barriers)
         return self.output.values.changes(pa.array(self.ops, pa.int8()), before, after, origins)

@@ -55,11 +55,11 @@ def read_letters(kafka: KafkaSettings, topic: str, parked: Sequence[Parked]) -> 
     with RangeReader(kafka) as reader:
         for chunk in reader.read(topic, ranges):
             for message in chunk:
-                place = located(message)
-                if place in wanted:
+                found_at = located(message)
+                if found_at in wanted:
                     key, value = message.key(), message.value()
-                    text = f"{topic}-{place[0]}@{place[1]}"
-                    yield DeadLetter(_bytes(key), _bytes(value), wanted[place], text)
+                    text = f"{topic}-{found_at[0]}@{found_at[1]}"
+                    yield DeadLetter(_bytes(key), _bytes(value), wanted[found_at], text)
 
 
 def _bytes(data: str | bytes | None) -> bytes | None:

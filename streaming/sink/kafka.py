@@ -93,7 +93,7 @@ class KafkaSink(Sink):
         client = admin(self.kafka)
         for topic in self._outputs(job):
             if partitions_of(self.kafka, topic, client=client) is not None:
-                self._refuse_unfit_output(job, topic, client)
+                self._refuse_incompatible_output(job, topic, client)
 
     def refuse_used(self, job: JobDefinition) -> None:
         """Also checks an existing topic of dead letters.
@@ -103,10 +103,12 @@ class KafkaSink(Sink):
         self._refuse_same(job)
         client = admin(self.kafka)  # one for all: to connect takes longer than the rest
         if self.parks and partitions_of(self.kafka, job.dead_letters, client=client) is not None:
-            _refuse_unfit(self.kafka, job.dead_letters, PARTITIONS, self.limits.message_bytes, client=client)
+            _refuse_incompatible(
+                self.kafka, job.dead_letters, PARTITIONS, self.limits.message_bytes, client=client
+            )
         for topic in self._outputs(job):
             if partitions_of(self.kafka, topic, client=client) is not None:
-                self._refuse_unfit_output(job, topic, client)
+                self._refuse_incompatible_output(job, topic, client)
                 self._refuse_filled(job, topic, client)
 
     def _refuse_filled(self, job: JobDefinition, topic: str, client: AdminClient) -> None:
@@ -140,7 +142,7 @@ class KafkaSink(Sink):
                     client=client,
                 )
             if is_new or _filled(self.kafka, topic, client) is None:
-                self._refuse_unfit_output(job, topic, client)
+                self._refuse_incompatible_output(job, topic, client)
         if self.parks:
             self._open_letters(job, client)
 
@@ -180,7 +182,9 @@ class KafkaSink(Sink):
             replication_factor=job.replication_factor,
             client=client,
         )
-        _refuse_unfit(self.kafka, job.dead_letters, PARTITIONS, self.limits.message_bytes, client=client)
+        _refuse_incompatible(
+            self.kafka, job.dead_letters, PARTITIONS, self.limits.message_bytes, client=client
+        )
 
     def _refuse_same(self, job: JobDefinition) -> None:
         if taken := self.reserved.intersection(job.topics):
@@ -190,10 +194,10 @@ class KafkaSink(Sink):
                 found=f"output {min(taken)!r}, which is the upstream or a topic beside it",
             )
 
-    def _refuse_unfit_output(self, job: JobDefinition, topic: str, client: AdminClient) -> None:
+    def _refuse_incompatible_output(self, job: JobDefinition, topic: str, client: AdminClient) -> None:
         may_compact = topic == job.output and job.may_compact
         least = self._barrier_bytes(job) if topic == job.barrier_topic else Limits().message_bytes
-        settings = _refuse_unfit(
+        settings = _refuse_incompatible(
             self.kafka, topic, job.output_partitions, least, may_compact=may_compact, client=client
         )
         if topic == job.output:
@@ -247,7 +251,7 @@ def _filled(kafka: KafkaSettings, topic: str, client: AdminClient) -> int | None
     return None
 
 
-def _refuse_unfit(
+def _refuse_incompatible(
     kafka: KafkaSettings,
     topic: str,
     partitions: int,

@@ -20,8 +20,7 @@ from schemas.settings.limits import HEADROOM_BYTES
 from streaming.kafka.barriers import barrier_in, beside_barrier_in
 from streaming.kafka.clients import TRANSACTION_TIMEOUT_MS, KafkaSettings, translated
 from streaming.kafka.column_batches import ColumnBatches
-from streaming.kafka.consumer import RangeReader, located
-from streaming.kafka.consumer import place as place_of
+from streaming.kafka.consumer import RangeReader, located, location
 from streaming.kafka.native import ColumnProducer, open_columns
 from streaming.kafka.topics import PartitionId, admin, end_offsets, partitions_of, watermarks
 from streaming.kafka.transactions import TransactionalProducer
@@ -67,28 +66,28 @@ class OutputClient:
         if self._reader is not None:
             self._reader.close()
 
-    def ends(self, places: Collection[PartitionId]) -> dict[PartitionId, int]:
+    def ends(self, logs: Collection[PartitionId]) -> dict[PartitionId, int]:
         """One past the last record of each, committed or not, markers included."""
         try:
-            return end_offsets(self._kafka, places, client=_asker(self._kafka))
+            return end_offsets(self._kafka, logs, client=_asker(self._kafka))
         except TopicError as error:
             if error.code is not Code.TOPIC_MISSING:
                 raise
-            topics = sorted({topic for topic, _ in places})
+            topics = sorted({topic for topic, _ in logs})
             gone = next((topic for topic in topics if partitions_of(self._kafka, topic) is None), topics[0])
             raise output_missing(gone, "no such topic") from error
 
-    def last_barriers(self, places: Collection[SinkPartition]) -> dict[SinkPartition, LastBarrier | None]:
+    def last_barriers(self, targets: Collection[SinkPartition]) -> dict[SinkPartition, LastBarrier | None]:
         """The last barrier of each partition for committed readers, None where it is empty.
 
         Waits until everything in them is decided: behind a transaction whose marker is late, committed readers see
         nothing, including what this lane has committed since.
         Raises: as `last_barriers` of this module.
         """
-        ends = self.ends({log for place in places for log in place.logs})
+        ends = self.ends({log for target in targets for log in target.logs})
         # Connecting a reader would take most of a job's first batch, where all partitions are empty.
-        filled = [place for place in places if any(ends[log] for log in place.logs)]
-        found: dict[SinkPartition, LastBarrier | None] = dict.fromkeys(places)
+        filled = [target for target in targets if any(ends[log] for log in target.logs)]
+        found: dict[SinkPartition, LastBarrier | None] = dict.fromkeys(targets)
         if filled and self._reader is None:
             self._reader = RangeReader(self._kafka)
         if self._reader is not None:
@@ -164,7 +163,7 @@ def open_client(kafka: KafkaSettings, transactional_id: str, timeout_ms: int) ->
 
 
 def last_barriers(
-    reader: RangeReader, places: Iterable[SinkPartition]
+    reader: RangeReader, targets: Iterable[SinkPartition]
 ) -> dict[SinkPartition, LastBarrier | None]:
     """The last barriers of output partitions, as `OutputClient.last_barriers`; those of a topic are read together.
 
@@ -173,17 +172,17 @@ def last_barriers(
     OUTPUT_TOPIC_MISSING when data that a barrier closes is gone; BARRIER_STALLED when an open transaction does not end.
     """
     of_topics = defaultdict[tuple[str, str | None], list[SinkPartition]](list)
-    for place in places:
-        of_topics[place.topic, place.barriers].append(place)
+    for target in targets:
+        of_topics[target.topic, target.barriers].append(target)
     found = dict[SinkPartition, LastBarrier | None]()
     for (topic, barriers), group in of_topics.items():
-        numbers = [place.partition for place in group]
+        numbers = [target.partition for target in group]
         last = (
             _last_inline(reader, topic, numbers)
             if barriers is None
             else _last_beside(reader, topic, barriers, numbers)
         )
-        found |= {place: last[place.partition] for place in group}
+        found |= {target: last[target.partition] for target in group}
     return found
 
 
@@ -196,7 +195,7 @@ def _last_inline(
     for number, (message, _) in reader.look_back(topic, partitions).items():
         barrier = None if message is None else barrier_in(message, beside=False)
         if message is not None and barrier is None:
-            raise foreign_records(place_of(message), "a record behind the last barrier")
+            raise foreign_records(location(message), "a record behind the last barrier")
         found[number] = None if barrier is None else LastBarrier(barrier.curr)
     return found
 
@@ -217,12 +216,12 @@ def _last_beside(
         message, last = lasts[number].message, data[number].message
         barrier = None if message is None else beside_barrier_in(message)
         if message is not None and barrier is None:
-            raise foreign_records(place_of(message), "a record that is no barrier")
+            raise foreign_records(location(message), "a record that is no barrier")
         end = 0 if barrier is None else barrier.end
         if marks[number].high < end:
             gone = f"partition {number}, which ends before offset {end} of its last barrier"
             raise output_missing(topic, gone)
         if last is not None and located(last)[1] >= end:
-            raise foreign_records(place_of(last), "a record behind the last barrier")
+            raise foreign_records(location(last), "a record behind the last barrier")
         found[number] = None if barrier is None else LastBarrier(barrier.barrier.curr, end)
     return found

@@ -3,7 +3,7 @@
 `topic` has the barriers: the output's or, with `beside`, a separate one.
 
 A healthy start reads the last record of each partition. Only a state that is older than its outputs has more of them
-read: back to the barrier that it knows, or from the beginning if it is new.
+read: back to the barrier of the state, or from the beginning if the state is new.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from confluent_kafka import Message
 from schemas.records import Barrier
 from streaming.kafka.barriers import barrier_in
 from streaming.kafka.clients import KafkaSettings
-from streaming.kafka.consumer import RangeReader, located, place
+from streaming.kafka.consumer import RangeReader, located, location
 from streaming.kafka.topics import partitions_of
 from streaming.sink.kafka_client import UNDECIDED_S
 from streaming.sink.protocol import Ending, foreign_records
@@ -117,5 +117,5 @@ def _at_edge(
 def _last(message: Message, *, beside: bool) -> Barrier:
     barrier = barrier_in(message, beside=beside)
     if barrier is None:
-        raise foreign_records(place(message), "a record behind the last barrier")
+        raise foreign_records(location(message), "a record behind the last barrier")
     return barrier

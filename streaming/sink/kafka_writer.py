@@ -70,35 +70,35 @@ class KafkaWriter(Writer):
         OUTPUT_TOPIC_MISSING as well: its content is unknown then.
         """
         logs = self._logs(before)
-        changed = [place for place in before if known_ends.get(place, ())[:-1] != logs[place]]
+        changed = [target for target in before if known_ends.get(target, ())[:-1] != logs[target]]
         tails = self._client.last_barriers(changed) if changed else {}
-        for place, tail in tails.items():
+        for target, tail in tails.items():
             if tail is None:
-                self._refuse_emptied(place, logs[place][-1], before[place])
+                self._refuse_emptied(target, logs[target][-1], before[target])
         # The marker of an earlier transaction may have come since, and moved the ends.
-        logs |= self._logs([place for place in changed if place.barriers is not None])
-        for place in before:
-            known = tails[place] if place in tails else LastBarrier(0, known_ends[place][-1])
+        logs |= self._logs([target for target in changed if target.barriers is not None])
+        for target in before:
+            known = tails[target] if target in tails else LastBarrier(0, known_ends[target][-1])
             end = 0 if known is None else known.end
-            self._filled[place] = _Filled(logs[place], end, [0] * len(logs[place]))
-        self._client.expect({place.topic for place in before})
-        epochs = {place: None if tail is None else tail.epoch for place, tail in tails.items()}
+            self._filled[target] = _Filled(logs[target], end, [0] * len(logs[target]))
+        self._client.expect({target.topic for target in before})
+        epochs = {target: None if tail is None else tail.epoch for target, tail in tails.items()}
         return is_sent(epochs, before, epoch)
 
-    def _logs(self, places: Collection[SinkPartition]) -> dict[SinkPartition, tuple[int, ...]]:
+    def _logs(self, targets: Collection[SinkPartition]) -> dict[SinkPartition, tuple[int, ...]]:
         """The end offsets of the logs of each, in the order of `SinkPartition.logs`."""
-        if not places:
+        if not targets:
             return {}
-        ends = self._client.ends([log for place in places for log in place.logs])
-        return {place: tuple(ends[log] for log in place.logs) for place in places}
+        ends = self._client.ends([log for target in targets for log in target.logs])
+        return {target: tuple(ends[log] for log in target.logs) for target in targets}
 
-    def _refuse_emptied(self, place: SinkPartition, end: int, before: int | None) -> None:
+    def _refuse_emptied(self, target: SinkPartition, end: int, before: int | None) -> None:
         """Refuse a partition whose committed barriers are gone; it may never have had any. `end` is that of their log.
 
         Transactions that were aborted leave offsets behind, at a job's first batch too; so an end above 0 proves
         nothing as long as the partition still begins at 0.
         """
-        topic, partition = place.barriers or place.topic, place.partition
+        topic, partition = target.barriers or target.topic, target.partition
         if before is not None and not end:
             raise output_missing(topic, "an empty topic in the place of one with records")
         if before is not None or (end and self._client.first_offset(topic, partition)):
@@ -116,19 +116,19 @@ class KafkaWriter(Writer):
     def _send(self, output: Output, records: EncodedRecords, barrier: Barrier) -> None:
         for partition, count in enumerate(np.bincount(records.partitions).tolist()):
             if count:
-                self._filled[output.place(partition)].data(count)
+                self._filled[output.partition(partition)].data(count)
         is_beside = output.definition.barrier_topic is not None
         headers = {EPOCH_HEADER: barrier_header(barrier)} if is_beside else {}
         self._client.send(output.topic, records, headers)
 
     def barrier(self, output: Output, partition: int, barrier: Barrier) -> None:
-        place = output.place(partition)
-        filled = self._filled[place]
+        target = output.partition(partition)
+        filled = self._filled[target]
         filled.sent[-1] += 1
-        if place.barriers is None:
-            self._client.send_barrier(place.topic, partition, barrier)
+        if target.barriers is None:
+            self._client.send_barrier(target.topic, partition, barrier)
         else:
-            self._client.send_barrier_beside(place.barriers, partition, barrier, filled.end)
+            self._client.send_barrier_beside(target.barriers, partition, barrier, filled.end)
 
     def letter(self, output: Output, letter: DeadLetter) -> None:
         self.letter_to(output.definition.dead_letters, letter)
@@ -142,7 +142,7 @@ class KafkaWriter(Writer):
 
         They are computed, not requested: the broker acknowledges a commit before its markers are written.
         """
-        return {place: filled.mark() for place, filled in self._filled.items()}
+        return {target: filled.mark() for target, filled in self._filled.items()}
 
 
 @contextmanager

@@ -144,7 +144,7 @@ class Sink(Protocol):
         return None
 
     def open_letters(self, job: JobDefinition) -> None:
-        """Create the place for the job's dead letters, before lanes write any. Idempotent. Raises: TopicError."""
+        """Create the destination of the job's dead letters, before lanes write any. Idempotent. Raises: TopicError."""
         return
 
     def fence(self, writer_ids: Sequence[str]) -> None:
@@ -200,13 +200,13 @@ def is_sent(
     None stands for an empty partition. Raises: StateError(OUTPUT_OUT_OF_STEP) for a third barrier;
     TopicError(FOREIGN_RECORDS) when partitions that are written together differ.
     """
-    for place, tail in tails.items():
-        if tail not in (before[place], epoch):
+    for target, tail in tails.items():
+        if tail not in (before[target], epoch):
             raise StateError(
                 Code.OUTPUT_OUT_OF_STEP,
-                where=f"{place.topic}-{place.partition}",
+                where=f"{target.topic}-{target.partition}",
                 found=f"a partition that ends with barrier {tail}",
-                expected=f"{before[place]} or {epoch}, as the state says",
+                expected=f"{before[target]} or {epoch}, as the state says",
             )
     sent = {tail == epoch for tail in tails.values()}
     if len(sent) > 1:

@@ -82,7 +82,7 @@ class LaneWriters:
 
     def ends(self) -> dict[SinkPartition, Mark]:
         """The marks of all sinks' partitions, as `Writer.ends`."""
-        return {place: end for writer in self._opened.values() for place, end in writer.ends().items()}
+        return {target: end for writer in self._opened.values() for target, end in writer.ends().items()}
 
 
 @contextmanager

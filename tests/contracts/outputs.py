@@ -77,7 +77,7 @@ class TestOutput(ABC):
         return self.sink.open_writer(self.writer_id, 60_000)
 
     def places(self, before: int | None) -> dict[SinkPartition, int | None]:
-        return {self.output.place(partition): before for partition in range(PARTITIONS)}
+        return {self.output.partition(partition): before for partition in range(PARTITIONS)}
 
     def rows(self, *rows: tuple[int, Row]) -> SnapshotRows:
         """Rows of a snapshot, each for a partition."""
@@ -148,14 +148,14 @@ class OfLists(TestOutput):
         self.sink: Lists = Lists()
 
     def read(self, partition: int) -> list[Entry]:
-        found = self.sink.entries[self.output.place(partition)]
+        found = self.sink.entries[self.output.partition(partition)]
         return [entry if isinstance(entry, (Change, str)) else entry.curr for entry in found]
 
     def letters(self) -> list[tuple[bytes | None, bytes | None, str]]:
         return [(each.key, each.value, each.place) for each in self.sink.letters[self.job.dead_letters]]
 
     def intrude(self, topic: str, partition: int) -> None:
-        self.sink.entries[self.output.place(partition)].append("something")
+        self.sink.entries[self.output.partition(partition)].append("something")
 
 
 class Prompt(Scheduler):

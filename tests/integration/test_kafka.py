@@ -18,7 +18,7 @@ from schemas.errors import Code, EnvironmentProblem, Fenced, TopicError
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.core.offset_ranges import Watermarks
 from streaming.kafka.clients import KafkaSettings
-from streaming.kafka.consumer import RangeReader, header_of, place, read_tail
+from streaming.kafka.consumer import RangeReader, header_of, location, read_tail
 from streaming.kafka.topics import (
     admin,
     create_topic,
@@ -162,7 +162,7 @@ def test_only_committed_records_are_read_and_markers_are_no_records(
     assert committed(kafka, name) == [b"kept"]
     tail = read_tail(kafka, name, 0)
     assert tail is not None
-    assert place(tail) == f"{name}-0@0"
+    assert location(tail) == f"{name}-0@0"
 
 
 def test_a_range_ends_where_it_says_in_every_partition(kafka: KafkaSettings, topic: Topic) -> None:

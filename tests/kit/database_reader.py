@@ -276,7 +276,7 @@ def play(
     way: Way | None = None,
     reader: Callable[[Random, Way], Reader] = lambda random, way: Reader(random, way),
 ) -> Reader:
-    """One history. Raises: UnlawfulError, ChunkMisfitError."""
+    """One history. Raises: UnlawfulError, IncompatibleChunkError."""
     random = Random(seed)
     return _played(random, reader(random, way or Way()))
 

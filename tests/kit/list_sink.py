@@ -106,7 +106,7 @@ class ListWriter(Writer):
             self._sink.letters.setdefault(topic, []).append(letter)
 
     def rows(self, rows: SnapshotRows) -> None:
-        places = map(rows.output.place, rows.partitions.tolist())
+        places = map(rows.output.partition, rows.partitions.tolist())
         columns = (column.to_pylist() for column in rows.columns)
         self._written += [
             (place, Change(Op.INSERT, None, row))
@@ -119,10 +119,10 @@ class ListWriter(Writer):
         )
         for op, partition, before, after in zip(run.ops, run.partitions, befores, afters, strict=True):
             change = _change(Op(int(op)), before, after)
-            self._written.append((run.output.place(int(partition)), change))
+            self._written.append((run.output.partition(int(partition)), change))
 
     def barrier(self, output: Output, partition: int, barrier: Barrier) -> None:
-        self._written.append((output.place(partition), barrier))
+        self._written.append((output.partition(partition), barrier))
 
     def letter(self, output: Output, letter: DeadLetter) -> None:
         self._letters.append((output.definition.dead_letters, letter))

@@ -18,7 +18,7 @@ from schemas.position import Key, order_key
 from schemas.records import Op
 from schemas.table import declare
 from state.values.chunks import Chunk, KeyRange, Streamed, TransactionSnapshot, widened
-from state.values.reading import ChunkMisfitError, TableRead
+from state.values.reading import IncompatibleChunkError, TableRead
 from streaming.core.chunk_events import (
     NO_TRANSACTION,
     ChunkEvents,
@@ -204,7 +204,7 @@ def test_a_canary_dies(name: str) -> None:
     for seed in range(_CANARY_SEEDS):
         try:
             play(seed, CANARIES[name])
-        except (UnlawfulError, ChunkMisfitError):
+        except (UnlawfulError, IncompatibleChunkError):
             return
     pytest.fail(f"nobody sees that {name}")
 
@@ -290,7 +290,7 @@ def test_a_chunk_has_to_go_on_from_what_was_read() -> None:
         (Chunk(KeyRange((2,), (5,)), first, 1, 0), "older"),
         (Chunk(KeyRange((2,), (5,)), TransactionSnapshot(8, 8), 1, 0), "older"),
     ]:
-        with pytest.raises(ChunkMisfitError, match=reason):
+        with pytest.raises(IncompatibleChunkError, match=reason):
             read.read(chunk)
     assert read.read(Chunk(KeyRange((5,), None), first, 1, 0)).near.xmax == 9
 

@@ -17,7 +17,7 @@ from schemas.settings.registry import RegistryConfig
 from schemas.table import declare
 from state.small_files import SchemaFiles
 from state.storage import Storage
-from streaming.registry.book import AskedSchemas, SchemaBook, misfits
+from streaming.registry.book import AskedSchemas, SchemaBook, schema_faults
 from streaming.registry.client import Registry
 from tests.kit.registry import FakeRegistry, basic
 from tests.kit.secure import Certificates, private
@@ -221,7 +221,7 @@ def test_a_plan_says_what_is_wrong_with_the_newest_schemas(registry: FakeRegistr
     format_ = UpsertFormat(encoding="avro-registry")
 
     def lines() -> list[str]:
-        return list(misfits(client(registry), "orders", format_, table))
+        return list(schema_faults(client(registry), "orders", format_, table))
 
     registry.register("orders-value", ROW)
     no_subject, misfit = lines()
@@ -230,7 +230,7 @@ def test_a_plan_says_what_is_wrong_with_the_newest_schemas(registry: FakeRegistr
     registry.register("orders-key", KEY)
     registry.register("orders-value", {**ROW, "fields": [{"name": "amount", "type": "int"}]})
     assert lines() == []
-    assert list(misfits(client(registry), "orders", UpsertFormat(), table)) == []
+    assert list(schema_faults(client(registry), "orders", UpsertFormat(), table)) == []
     registry.status = 503
     [line] = lines()
     assert line.startswith("REGISTRY_UNREACHABLE")

@@ -100,12 +100,12 @@ JOB = JobDefinition.declare({"name": "log", "output": "log", "read": "topic"}, t
 
 def test_a_job_takes_the_partitions_of_its_upstream() -> None:
     assert JOB.with_partitions(4).part_count == 4
-    assert scan().misfit(JOB.with_partitions(4), PIN) is None
+    assert scan().incompatibility(JOB.with_partitions(4), PIN) is None
     named = JobDefinition.declare(
         {"name": "log", "output": "log", "read": "topic", "output_partitions": 2}, table()
     )
     assert named.with_partitions(4) == named
-    assert "2 output_partitions, of 4 partitions" in (scan().misfit(named, PIN) or "")
+    assert "2 output_partitions, of 4 partitions" in (scan().incompatibility(named, PIN) or "")
     assert JobDefinition.from_json(JOB.to_json(), table()) == JOB
     with pytest.raises(ConfigError, match="output_partitions 0 is not in 1"):
         JobDefinition.declare(

@@ -28,7 +28,7 @@ from streaming.cli.jobs.status import reading_text
 from streaming.cli.jobs.watching import seconds_text
 from streaming.control.cost import Cost, estimate, of_records
 from streaming.kafka.topics import known_settings, partitions_of, watermarks
-from streaming.registry.book import misfits
+from streaming.registry.book import schema_faults
 from streaming.registry.client import Registry, incompatible
 from streaming.source.gaps import Gaps
 from streaming.source.retention import kept_ms, margins
@@ -259,7 +259,7 @@ def _warnings(
     kept_s_of: KeptSeconds,
 ) -> Iterator[str]:
     config = served.config
-    yield from misfits(Registry(config.registry), config.upstream, config.upstream_format, config.table)
+    yield from schema_faults(Registry(config.registry), config.upstream, config.upstream_format, config.table)
     try:
         served.check(Add(job.to_json()))
     except BackfillError as error:

@@ -87,7 +87,7 @@ class RedeliveryJudge:
             if plan.until is None:
                 self._refuse(judge.end_interval())
         if plan.until is not None:
-            if judge.is_doubtful:  # a row of a snapshot may stand in the rest of the interval
+            if judge.needs_consent:  # a row of a snapshot may stand in the rest of the interval
                 for record in self.records.read(_ranges(plan.until, plan.end.ends), format_, skipped):
                     if record.position is not None and record.position.position is None:
                         judge.snapshot(record.partition, record.position.log)

@@ -15,7 +15,7 @@ from schemas.records import BARRIER_HEADER
 from schemas.topics import UpstreamTopics
 from streaming.kafka.barriers import BarrierCut, FoundBeside, beside_barrier_in, delete_barriers
 from streaming.kafka.clients import KafkaSettings, translate, translated
-from streaming.kafka.consumer import RangeReader, header_of, located, place
+from streaming.kafka.consumer import RangeReader, header_of, located, location
 from streaming.kafka.topics import stable_offsets_of
 from streaming.source.barriers.beside import EmbeddedBeside, InjectedBeside
 from streaming.source.barriers.injecting.injector import BarrierInjector
@@ -124,13 +124,13 @@ class FollowedTopic:
         if error.code() in (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET):
             raise TopicError(
                 Code.BARRIER_STALLED,
-                where=place(message) if message.topic() else self.name,
+                where=location(message) if message.topic() else self.name,
                 found="barriers that their owner deleted before they were read here",
                 expected="a reader that keeps up with barriers_keep",
                 next_step="nothing: it goes on with the oldest barrier that is there",
             )
         if not error.retriable() and error.code() != KafkaError._ALL_BROKERS_DOWN:
-            raise translate(error, self._kafka, what=place(message) if message.topic() else self.name)
+            raise translate(error, self._kafka, what=location(message) if message.topic() else self.name)
         return False
 
     def stream(self) -> DataFrame:

@@ -10,7 +10,7 @@ from confluent_kafka import Message
 from schemas.avro.codec import decode_barrier
 from schemas.errors import Code
 from schemas.records import BARRIER_HEADER, Add, Drop, Pause, Resume, Stop, Throttle
-from streaming.kafka.consumer import header_of, place
+from streaming.kafka.consumer import header_of, location
 from tests.kit.real import RealUpstream, Run, Stage, records
 
 SetUp = Callable[..., Stage]
@@ -20,7 +20,7 @@ def epochs(stage: Stage, output: str) -> list[list[int]]:
     """Of the barriers of each partition of an output."""
     return [
         [
-            decode_barrier(header, message.value(), where=place(message)).curr
+            decode_barrier(header, message.value(), where=location(message)).curr
             for message in partition
             if (header := header_of(message, BARRIER_HEADER)) is not None
         ]

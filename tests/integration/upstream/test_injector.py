@@ -17,7 +17,7 @@ from schemas.errors import Code, Fenced, OutcomeUnknown, TopicError
 from schemas.records import Barrier, BarrierKind, Drop, Mutation, Pause, Resume, Stop, Throttle
 from schemas.topics import UpstreamTopics
 from streaming.kafka.clients import KafkaSettings
-from streaming.kafka.consumer import RangeReader, header_of, place
+from streaming.kafka.consumer import RangeReader, header_of, location
 from streaming.kafka.topics import admin, watermarks
 from streaming.kafka.transactions import TransactionalProducer
 from streaming.source.barriers.injecting.control_requests import ControlRequest, encode_request
@@ -52,7 +52,7 @@ def barriers_in(kafka: KafkaSettings, topic: str) -> list[list[Barrier]]:
                 header = header_of(message, "barrier")
                 if header is not None:
                     found[message.partition() or 0].append(
-                        decode_barrier(header, message.value(), where=place(message))
+                        decode_barrier(header, message.value(), where=location(message))
                     )
     return found
 

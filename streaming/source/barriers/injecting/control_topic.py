@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPa
 from schemas.records import Barrier
 from schemas.topics import UpstreamTopics
 from streaming.kafka.clients import COORDINATOR_MOVES, KafkaSettings, translate, translated
-from streaming.kafka.consumer import RangeReader, located, place
+from streaming.kafka.consumer import RangeReader, located, location
 from streaming.kafka.topics import create_topic
 from streaming.source.barriers.injecting.claim import Claim
 from streaming.source.barriers.injecting.control_requests import (
@@ -148,7 +148,7 @@ def _request_in(message: Message) -> ControlRequest | None:
     try:
         request = decode_request(message.value())
     except MalformedRequestError as reason:
-        _log.warning("request_skipped", where=place(message), reason=str(reason))
+        _log.warning("request_skipped", where=location(message), reason=str(reason))
         return None
-    _log.info("request_taken", where=place(message), mutation=type(request.mutation).__name__)
+    _log.info("request_taken", where=location(message), mutation=type(request.mutation).__name__)
     return request

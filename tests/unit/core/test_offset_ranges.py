@@ -1,4 +1,4 @@
-"""Which records from before a batch come to the lanes, for jobs that read the upstream."""
+"""Ranges of offsets: history of jobs that read the topic, and parts of a long interval."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from schemas.job import JobDefinition
 from schemas.kinds.scans import TopicScan
 from schemas.records import Barrier, BarrierKind
 from state.values.plan import AlignedBarrier, BatchPlan, JobPlan, JobState, ReplicaVersion, Slice
-from streaming.core.offset_ranges import BEGINNING, history_ranges, history_records
+from streaming.core.offset_ranges import BEGINNING, history_ranges, history_records, part_ends
 from tests.kit.tables import table
 
 FIRST = (30, 20)
@@ -65,3 +65,20 @@ def test_a_batch_that_sends_nothing_and_jobs_that_read_the_replica_need_no_histo
     other = JobDefinition.declare({"name": "copy", "output": "copy"}, table())
     assert history_ranges(with_slices.with_jobs([replace(job, state=JobState(other, 1))])) == []
     assert isinstance(job.state.definition.scan, TopicScan)
+
+
+PARTITIONS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 120)), min_size=1, max_size=4)
+
+
+@given(PARTITIONS, st.integers(1, 50))
+def test_parts_are_small_and_leave_the_last_record_of_each_partition_to_the_end(
+    ranges: list[tuple[int, int]], most: int
+) -> None:
+    first, end = [low for low, _ in ranges], [low + count for low, count in ranges]
+    before = tuple(first)
+    for until in part_ends(first, end, most):
+        assert 1 <= sum(until) - sum(before) <= most + len(ranges)
+        assert all(a <= b for a, b in zip(before, until, strict=True))
+        assert all(b < stop or b == low for b, stop, low in zip(until, end, first, strict=True))
+        before = until
+    assert sum(end) - sum(before) <= most + len(ranges)
