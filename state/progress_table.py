@@ -76,10 +76,6 @@ class ProgressTable:
             loaded[row["job"]][row["vnode"]] = _progress(row, of_position)
         return loaded
 
-    def load(self, job: str, start_epoch: int) -> dict[int, Progress]:
-        """The newest progress of one job. Each call reads the whole table: for several jobs use `load_all`."""
-        return self.load_all({job: start_epoch})[job]
-
     def commit(
         self, rows: Sequence[ProgressRow], epoch: int, starts: Mapping[str, int] | None = None
     ) -> None:

@@ -3,17 +3,16 @@
     vnode = pmod(xxhash64(distribution key columns in order), vnode_count)
 
 Spark's `xxhash64` with its seed 42, so that a user can recompute it in SQL. Spark chains the columns: the hash of one
-is the seed of the next, and a null leaves the seed as it is. `compute_vnode` hashes one row, `row_hashes` many:
-columns of a fixed width as arrays; texts, bytes and wide decimals one by one, in C. (Spark:
-catalyst/expressions/hash.scala, XxHash64Function; common/unsafe, XXH64.hashInt and hashLong.)
+is the seed of the next, and a null leaves the seed as it is. Columns of a fixed width are hashed as arrays; texts,
+bytes and wide decimals one by one, in C. (Spark: catalyst/expressions/hash.scala, XxHash64Function;
+common/unsafe, XXH64.hashInt and hashLong.)
 """
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Sequence
 from decimal import Context, Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,68 +20,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
-from schemas.table import Column, TableSchema
+from schemas.table import Column
 from schemas.types import MAX_DECIMAL_PRECISION, ColumnType, TypeName
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column as SparkColumn
-
-SEED = 42
-_UNIX_ZERO_DATE = dt.date(1970, 1, 1).toordinal()
-_UNIX_ZERO = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-MAX_LONG_PRECISION = 18
+_SEED = 42
+_MAX_LONG_PRECISION = 18
 _EXACT = Context(prec=2 * MAX_DECIMAL_PRECISION)  # the default context rounds to 28 digits
-
-
-def hash_input(value: Any, kind: ColumnType) -> bytes:
-    """The bytes that Spark hashes for a value that is not null: integers little-endian, 4 or 8 wide.
-
-    Raises: TypeError for float and double.
-    """
-    match kind.name:
-        case TypeName.BOOLEAN | TypeName.INT:
-            return int(value).to_bytes(4, "little", signed=True)
-        case TypeName.DATE:
-            return int(value.toordinal() - _UNIX_ZERO_DATE).to_bytes(4, "little", signed=True)
-        case TypeName.BIGINT:
-            return int(value).to_bytes(8, "little", signed=True)
-        case TypeName.TIMESTAMP:
-            micros = (value - _UNIX_ZERO) // dt.timedelta(microseconds=1)
-            return int(micros).to_bytes(8, "little", signed=True)
-        case TypeName.STRING:
-            return str(value).encode()
-        case TypeName.BINARY:
-            return bytes(value)
-        case TypeName.DECIMAL:
-            return _decimal_input(value, kind)
-        case _:
-            raise TypeError(f"{kind} has no bytes that all readers agree on")
-
-
-def _decimal_input(value: Decimal, kind: ColumnType) -> bytes:
-    unscaled = int(value.scaleb(kind.scale or 0, _EXACT))
-    if (kind.precision or 0) <= MAX_LONG_PRECISION:
-        return unscaled.to_bytes(8, "little", signed=True)
-    magnitude_bits = (unscaled if unscaled >= 0 else ~unscaled).bit_length()
-    return unscaled.to_bytes(magnitude_bits // 8 + 1, "big", signed=True)  # BigInteger.toByteArray
-
-
-def compute_vnode(values: Sequence[Any], columns: Sequence[Column], vnode_count: int) -> int:
-    """The vnode of a row, from its distribution key's values in distribution-key order (never null)."""
-    seed = SEED
-    for value, column in zip(values, columns, strict=True):
-        seed = xxhash.xxh64_intdigest(hash_input(value, column.type), seed)
-    signed = seed - (1 << 64) if seed >> 63 else seed
-    return signed % vnode_count  # Python's % is pmod for a positive divisor
-
-
-def vnode_expression(table: TableSchema, row: SparkColumn) -> SparkColumn:
-    """`compute_vnode` as a Spark expression over a struct column that holds the table's columns."""
-    from pyspark.sql import functions as F
-
-    keys = [row.getField(name) for name in table.distribution_key]
-    return F.pmod(F.xxhash64(*keys), F.lit(table.vnode_count)).cast("int")
-
 
 Hashes = npt.NDArray[np.uint64]
 
@@ -100,7 +43,7 @@ _P1, _P2, _P3, _P4, _P5 = map(
 
 def row_hashes(columns: Sequence[pa.Array], declared: Sequence[Column]) -> npt.NDArray[np.int64]:
     """The hash of each of n rows; `columns` are the values of the declared ones, n each."""
-    seeds: Hashes = np.full(len(columns[0]), SEED, dtype=np.uint64)
+    seeds: Hashes = np.full(len(columns[0]), _SEED, dtype=np.uint64)
     for column, each in zip(columns, declared, strict=True):
         hashed = _hashed(column, each.type, seeds)
         if column.null_count:
@@ -122,7 +65,7 @@ def _hashed(column: pa.Array, kind: ColumnType, seeds: Hashes) -> Hashes:
             return _of_longs(_numbers(column.cast(pa.int64())).view(np.uint64), seeds)
         case TypeName.DOUBLE:
             return _of_longs(_bits(_numbers(column), np.uint64), seeds)
-        case TypeName.DECIMAL if (kind.precision or 0) <= MAX_LONG_PRECISION:
+        case TypeName.DECIMAL if (kind.precision or 0) <= _MAX_LONG_PRECISION:
             return _of_longs(_unscaled(column), seeds)
         case _:
             return _one_by_one(column, kind, seeds)
@@ -172,7 +115,14 @@ def _one_by_one(column: pa.Array, kind: ColumnType, seeds: Hashes) -> Hashes:
         values = column.cast(pa.binary()).fill_null(b"").to_pylist()
         return np.fromiter(map(xxhash.xxh64_intdigest, values, seeds.tolist()), np.uint64, len(column))
     hashed = (
-        seed if value is None else xxhash.xxh64_intdigest(hash_input(value, kind), seed)
+        seed if value is None else xxhash.xxh64_intdigest(_decimal_bytes(value, kind.scale or 0), seed)
         for value, seed in zip(column.to_pylist(), seeds.tolist(), strict=True)
     )
     return np.fromiter(hashed, dtype=np.uint64, count=len(column))
+
+
+def _decimal_bytes(value: Decimal, scale: int) -> bytes:
+    """The bytes of Java's BigInteger.toByteArray of a decimal's unscaled value."""
+    unscaled = int(value.scaleb(scale, _EXACT))
+    magnitude_bits = (unscaled if unscaled >= 0 else ~unscaled).bit_length()
+    return unscaled.to_bytes(magnitude_bits // 8 + 1, "big", signed=True)

@@ -23,7 +23,7 @@ from schemas.table import TableSchema
 from schemas.topics import UpstreamTopics
 from state.values.plan import JobState
 from streaming.control.state_view import StateReader
-from streaming.core.jobs import MutationReport, apply
+from streaming.core.jobs import MutationReport, apply_mutation
 from streaming.kafka.barriers import barrier_in
 from streaming.kafka.clients import KafkaSettings, translated
 from streaming.kafka.consumer import RangeReader
@@ -151,7 +151,7 @@ def refuse(
 
     `partitions` are the upstream's, None where they are not known.
     """
-    outcome = apply(
+    outcome = apply_mutation(
         mutation, epoch, tuple(jobs), lanes=lanes, start=epoch, table=table, partitions=partitions
     )
     for report in outcome.reports:

@@ -23,7 +23,7 @@ from schemas.table import TableSchema
 from state.replica import Replica
 from state.storage import Storage
 from state.values.plan import Pin, Slice
-from streaming.core.offset_ranges import Watermarks
+from streaming.kafka.topics import Watermarks
 from streaming.scan.kinds import Scans
 from streaming.scan.protocol import PinnedScan
 from streaming.sink.columns import Output, SnapshotRows

@@ -211,11 +211,6 @@ class Aligner:
         self._duplicates = [at for at in self._duplicates if at not in taken]
         return taken
 
-    @property
-    def waiting(self) -> tuple[int, ...]:
-        """The number of barriers that each partition has delivered and others have not; 0 for one that is behind."""
-        return tuple(len(queue) for queue in self._waiting)
-
     def _error(self, code: Code, at: RecordId, found: str, **values: object) -> InputError:
         leave_out = f"; if this one is not its own, leave it out: --skip-record {at[0]}@{at[1]}"
         return InputError(

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from schemas.errors import BackfillError, Code, EnvironmentProblem, TopicError
-from streaming.core.offset_ranges import Watermarks
 
 LEAST_LATE_S = 30.0
 LATE_INTERVALS = 3
@@ -54,14 +53,17 @@ class StuckPartition:
 
 
 def held_now(
-    before: Sequence[StuckPartition], marks: Sequence[Watermarks], now_s: float
+    before: Sequence[StuckPartition], ends: Sequence[tuple[int, int]], now_s: float
 ) -> tuple[StuckPartition, ...]:
-    """The partitions that are held now, by the watermarks of all; `before` is the last result."""
+    """The partitions that are held now; `before` is the last result.
+
+    `ends` has the last stable offset and the high watermark of each partition.
+    """
     since = {(each.partition, each.stable): each.since_s for each in before}
     return tuple(
-        StuckPartition(number, each.stable, each.high, since.get((number, each.stable), now_s))
-        for number, each in enumerate(marks)
-        if each.stable < each.high
+        StuckPartition(number, stable, high, since.get((number, stable), now_s))
+        for number, (stable, high) in enumerate(ends)
+        if stable < high
     )
 
 

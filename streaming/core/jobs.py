@@ -49,7 +49,7 @@ def jobs_after(plan: BatchPlan, table: TableSchema) -> JobsOutcome:
     for aligned in plan.barriers:
         mutation = aligned.barrier.mutation
         if mutation is not None:
-            outcome |= apply(
+            outcome |= apply_mutation(
                 mutation,
                 aligned.epoch,
                 outcome.jobs,
@@ -110,7 +110,7 @@ def _created(definition: JobDefinition, start_epoch: int) -> JobState:
     return JobState(definition, start_epoch, rate_limit=definition.rate_limit)
 
 
-def apply(
+def apply_mutation(
     mutation: Mutation,
     epoch: int,
     jobs: tuple[JobState, ...],
@@ -136,7 +136,10 @@ def apply(
 
     match mutation:
         case Add(text):
-            return _add(text, epoch, jobs, lanes, start, table, partitions)
+            added = _added(text, jobs, lanes, start, table, partitions)
+            if not isinstance(added, JobState):
+                return refuse(*added)
+            return JobsOutcome((*jobs, added), (MutationReport(epoch, f"add {added.name}"),))
         case Drop(name):
             if all(job.name != name for job in jobs):
                 return refuse(Code.JOB_UNKNOWN, f"drop {name}: no such job")
@@ -155,34 +158,29 @@ def apply(
             return JobsOutcome(jobs, (MutationReport(epoch, "stop"),), stop=True)
 
 
-def _add(
+def _added(
     text: str,
-    epoch: int,
     jobs: tuple[JobState, ...],
     lanes: int,
     start: int,
     table: TableSchema,
     partitions: int | None,
-) -> JobsOutcome:
-    def refuse(code: Code, text: str) -> JobsOutcome:
-        return JobsOutcome(jobs, (MutationReport(epoch, f"add{text}", code),))
-
+) -> JobState | tuple[Code, str]:
+    """The job of an `Add`, or the code and the reason of its refusal."""
     try:
         definition = JobDefinition.from_json(text, table).with_partitions(partitions or 0)
     except BackfillError as error:
-        return refuse(error.code, f": {error}")
+        return error.code, f"add: {error}"
     name = definition.name
     for job in jobs:
         if name == job.name or set(definition.topics) & set(job.definition.topics):
             there = f"job {job.name} with output {job.definition.output}"
-            return refuse(Code.JOB_EXISTS, f" {name}: there is {there}")
+            return Code.JOB_EXISTS, f"add {name}: there is {there}"
     if partitions and definition.parts_are_partitions and definition.output_partitions != partitions:
         wrong = f"{definition.output_partitions} output_partitions for the upstream's {partitions} partitions"
-        return refuse(Code.JOB_INVALID, f" {name}: {wrong}")
+        return Code.JOB_INVALID, f"add {name}: {wrong}"
     if definition.is_coupled and partitions and lanes != partitions:
         wrong = f"{lanes} lanes, and it needs one for each of the upstream's {partitions} partitions"
-        return refuse(Code.RESCALE_REFUSED, f" {name}: {wrong}")
-    misfit = lanes_misfit(definition, lanes)
-    if misfit is not None:
-        return refuse(Code.JOB_INVALID, f" {name}: {misfit}")
-    return JobsOutcome((*jobs, _created(definition, start)), (MutationReport(epoch, f"add {name}"),))
+        return Code.RESCALE_REFUSED, f"add {name}: {wrong}"
+    fault = lanes_misfit(definition, lanes)
+    return _created(definition, start) if fault is None else (Code.JOB_INVALID, f"add {name}: {fault}")

@@ -12,23 +12,9 @@ the parts end together, and no part waits for one long partition.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import zip_longest
 
 from state.values.plan import BatchPlan, JobPlan
-
-
-@dataclass(frozen=True, slots=True)
-class Watermarks:
-    """Offsets of a partition: `earliest` is there, `stable` and `high` are one past the last.
-
-    Committed readers get as far as `stable` (the last stable offset); a transaction is open from there on.
-    """
-
-    earliest: int
-    stable: int
-    high: int
-
 
 BEGINNING = -2
 """The first offset that a partition holds, in Kafka's notation. It is below every offset."""

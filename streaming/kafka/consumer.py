@@ -17,9 +17,8 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from schemas.errors import Code, TopicError
-from streaming.core.offset_ranges import Watermarks
 from streaming.kafka.clients import KafkaSettings, translate, translated
-from streaming.kafka.topics import admin, watermarks
+from streaming.kafka.topics import Watermarks, admin, watermarks
 
 _POLL_S = 0.1
 _CHUNK_RECORDS = 10_000
@@ -284,11 +283,3 @@ def _split(chunk: list[Message], ends: Mapping[int, int]) -> tuple[list[Message]
         if offset >= (end - 1 if is_record else end):
             done.add(partition)
     return records, done
-
-
-def read_tail(
-    settings: KafkaSettings, topic: str, partition: int, wanted: Wanted = any_record
-) -> Message | None:
-    """`RangeReader.last` with a reader of its own."""
-    with RangeReader(settings) as reader:
-        return reader.last(topic, partition, wanted)

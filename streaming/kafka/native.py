@@ -76,6 +76,21 @@ _TAGGED = np.dtype(
 )
 """A tag and a union of 64 bytes, of which three words are used: pointer, pointer or size, size."""
 
+_P = ctypes.c_void_p
+_FUNCTIONS: Mapping[str, tuple[Any, list[Any]]] = {
+    "rd_kafka_last_error": (ctypes.c_int, []),
+    "rd_kafka_name": (ctypes.c_char_p, [_P]),
+    "rd_kafka_topic_new": (_P, [_P, ctypes.c_char_p, _P]),
+    "rd_kafka_topic_destroy": (None, [_P]),
+    "rd_kafka_metadata": (ctypes.c_int, [_P, ctypes.c_int, _P, ctypes.POINTER(_P), ctypes.c_int]),
+    "rd_kafka_metadata_destroy": (None, [_P]),
+    "rd_kafka_produce_batch": (ctypes.c_int, [_P, ctypes.c_int32, ctypes.c_int, _P, ctypes.c_int]),
+    "rd_kafka_produceva": (_P, [_P, _P, ctypes.c_size_t]),
+    "rd_kafka_error_code": (ctypes.c_int, [_P]),
+    "rd_kafka_error_destroy": (None, [_P]),
+}
+"""The used functions of librdkafka: their result and arguments."""
+
 
 @cache
 def _load() -> ctypes.CDLL:
@@ -83,30 +98,9 @@ def _load() -> ctypes.CDLL:
     package = Path(confluent_kafka.__file__).parent
     bundled = sorted(package.parent.glob("confluent_kafka.libs/librdkafka*.so*"))
     library = ctypes.CDLL(str(bundled[0])) if bundled else ctypes.CDLL(None)
-    library.rd_kafka_last_error.restype = ctypes.c_int
-    library.rd_kafka_last_error.argtypes = []
-    library.rd_kafka_name.restype = ctypes.c_char_p
-    library.rd_kafka_name.argtypes = [ctypes.c_void_p]
-    library.rd_kafka_topic_new.restype = ctypes.c_void_p
-    library.rd_kafka_topic_new.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-    library.rd_kafka_topic_destroy.argtypes = [ctypes.c_void_p]
-    library.rd_kafka_topic_destroy.restype = None
-    library.rd_kafka_metadata.restype = ctypes.c_int
-    library.rd_kafka_metadata.argtypes = [
-        ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p), ctypes.c_int,
-    ]  # fmt: skip
-    library.rd_kafka_metadata_destroy.argtypes = [ctypes.c_void_p]
-    library.rd_kafka_metadata_destroy.restype = None
-    library.rd_kafka_produce_batch.restype = ctypes.c_int
-    library.rd_kafka_produce_batch.argtypes = [
-        ctypes.c_void_p, ctypes.c_int32, ctypes.c_int, ctypes.c_void_p, ctypes.c_int,
-    ]  # fmt: skip
-    library.rd_kafka_produceva.restype = ctypes.c_void_p
-    library.rd_kafka_produceva.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
-    library.rd_kafka_error_code.restype = ctypes.c_int
-    library.rd_kafka_error_code.argtypes = [ctypes.c_void_p]
-    library.rd_kafka_error_destroy.restype = None
-    library.rd_kafka_error_destroy.argtypes = [ctypes.c_void_p]
+    for name, (result, arguments) in _FUNCTIONS.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
     return library
 
 

@@ -19,7 +19,6 @@ from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 from schemas.errors import Code, EnvironmentProblem, TopicError
-from streaming.core.offset_ranges import Watermarks
 from streaming.kafka.clients import (
     LEADER_MOVES,
     KafkaSettings,
@@ -209,13 +208,6 @@ def topic_settings(
     return {name: str(entry.value) for name, entry in found.items()}
 
 
-def topic_setting(
-    settings: KafkaSettings, topic: str, name: str, *, client: AdminClient | None = None
-) -> str:
-    """One of a topic's settings. Raises: TopicError(TOPIC_MISSING)."""
-    return topic_settings(settings, topic, client=client)[name]
-
-
 def cleanup_policy(settings: KafkaSettings, topic: str, *, client: AdminClient | None = None) -> str | None:
     """`delete`, `compact` or both; None without the right to read it. Raises: TopicError(TOPIC_MISSING)."""
     found = known_settings(settings, topic, client=client)
@@ -232,6 +224,18 @@ def known_settings(
         if problem.code is not Code.AUTH_FAILED:
             raise
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class Watermarks:
+    """Offsets of a partition: `earliest` is there, `stable` and `high` are one past the last.
+
+    Committed readers get as far as `stable` (the last stable offset); a transaction is open from there on.
+    """
+
+    earliest: int
+    stable: int
+    high: int
 
 
 def watermarks(

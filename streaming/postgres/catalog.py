@@ -56,7 +56,6 @@ SELECT to_jsonb(s),
        CASE WHEN NOT pg_is_in_recovery() THEN pg_wal_lsn_diff(pg_current_wal_lsn(), s.restart_lsn)::bigint END
 FROM pg_replication_slots s WHERE s.slot_name = %s
 """
-_ESTIMATE = "EXPLAIN (FORMAT JSON) SELECT FROM {}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import Protocol, Self
 
 from schemas.errors import EnvironmentProblem
 from schemas.formats.names.lost import FieldsSeen
-from streaming.core.offset_ranges import Watermarks
+from streaming.kafka.topics import Watermarks
 from streaming.runtime.periodic import repeated
 from streaming.service.vitals import Vitals
 from streaming.source.retention import Margin

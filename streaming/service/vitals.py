@@ -20,7 +20,7 @@ from schemas.formats.names.lost import FieldsSeen
 from state.initial.copy import CopyProgress
 from streaming.compaction.turns import Maintenance
 from streaming.core.health import Health, HealthCondition, HealthFacts, Interruption, health, held_now
-from streaming.core.offset_ranges import Watermarks
+from streaming.kafka.topics import Watermarks
 from streaming.service.held_log import HeldRecordsLog
 from streaming.source.barriers.source import BarrierSource
 from streaming.source.retention import Margin
@@ -154,7 +154,7 @@ class Vitals:
     def broker_answers(self, marks: Sequence[Watermarks], margins: Sequence[Margin] = ()) -> None:
         """The upstream was looked at."""
         self._marks, self._margins = tuple(marks), tuple(margins)
-        held = held_now(self._facts.held, marks, self._clock())
+        held = held_now(self._facts.held, [(each.stable, each.high) for each in marks], self._clock())
         self._know(away=None, held=held)
 
     def broker_away(self, problem: EnvironmentProblem) -> None:

@@ -14,10 +14,9 @@ from contextlib import suppress
 from schemas.errors import Code, InputError
 from schemas.records import RecordId
 from state.small_files import EmptyRange, EmptyRanges
-from streaming.core.offset_ranges import Watermarks
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, located
-from streaming.kafka.topics import watermarks
+from streaming.kafka.topics import Watermarks, watermarks
 
 _MOST_NAMED = 8
 """Offsets that are gone and that an error names one by one, to be passed over."""

@@ -26,9 +26,8 @@ from state.journal import Journal
 from state.progress_table import PATH as PROGRESS_PATH
 from state.replica import BASE_PATH, LOG_PATH
 from state.storage import Storage, corrupt
-from streaming.core.offset_ranges import Watermarks
 from streaming.kafka.clients import KafkaSettings
-from streaming.kafka.topics import admin, describe_topic, known_settings, watermarks
+from streaming.kafka.topics import Watermarks, admin, describe_topic, known_settings, watermarks
 from streaming.source.gaps import Gaps
 from streaming.source.retention import Margin, Retention
 

@@ -16,10 +16,10 @@ from confluent_kafka import Consumer, Producer
 import streaming.kafka.consumer
 from schemas.errors import Code, EnvironmentProblem, Fenced, TopicError
 from streaming.broker.embedded import EmbeddedBroker
-from streaming.core.offset_ranges import Watermarks
 from streaming.kafka.clients import KafkaSettings
-from streaming.kafka.consumer import RangeReader, header_of, location, read_tail
+from streaming.kafka.consumer import RangeReader, header_of, location
 from streaming.kafka.topics import (
+    Watermarks,
     admin,
     create_topic,
     end_offsets,
@@ -28,6 +28,7 @@ from streaming.kafka.topics import (
     watermarks,
 )
 from streaming.kafka.transactions import TransactionalProducer
+from tests.kit.kafka_topics import read_tail
 
 Topic = Callable[..., str]
 NOBODY = "127.0.0.1:1"

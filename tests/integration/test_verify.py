@@ -14,8 +14,8 @@ import pytest
 from schemas.errors import Code, TopicError
 from schemas.filter.ast import Comparison, Filter, Operator, number_from_text
 from streaming.cli.app import main
-from streaming.core.offset_ranges import Watermarks
 from streaming.kafka.clients import KafkaSettings
+from streaming.kafka.topics import Watermarks
 from streaming.verify.findings import Report, Rule
 from streaming.verify.history import Entry
 from streaming.verify.judge import verify_topics

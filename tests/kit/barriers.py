@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame
 from schemas.errors import BackfillError, Code, Fenced
 from schemas.records import Barrier, BarrierKind
 from state.values.plan import AlignedBarrier
-from streaming.core.offset_ranges import Watermarks
 from streaming.kafka.barriers import FoundBeside
+from streaming.kafka.topics import Watermarks
 from streaming.source.barriers.beside import BarrierTopic
 from streaming.source.barriers.found import FoundBarrier, Look
 from streaming.source.barriers.injecting.schedule import is_wanted

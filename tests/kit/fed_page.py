@@ -16,7 +16,7 @@ from schemas.settings.http import HttpConfig
 from state.values.plan import JobState
 from state.values.progress import Completed, InProgress, Progress
 from streaming.compaction.turns import Maintenance
-from streaming.core.offset_ranges import Watermarks
+from streaming.kafka.topics import Watermarks
 from streaming.observe.api import build
 from streaming.observe.metrics import Metrics
 from streaming.observe.middleware import Doorkeeper

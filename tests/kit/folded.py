@@ -8,11 +8,12 @@ from schemas.records import BARRIER_HEADER, Change, Row
 from schemas.settings.config import ServiceConfig
 from streaming.cli.jobs.definitions import known_jobs
 from streaming.kafka.clients import KafkaSettings
-from streaming.kafka.consumer import RangeReader, header_of, read_tail
+from streaming.kafka.consumer import RangeReader, header_of
 from streaming.kafka.topics import partitions_of
 from streaming.reading.fold import TableFold, Tally
 from streaming.reading.records import RecordDecoder
 from streaming.reading.topic import Complete, TopicReader
+from tests.kit.kafka_topics import read_tail
 from tests.kit.real import Stage
 
 

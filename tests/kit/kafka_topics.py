@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from schemas.records import BARRIER_HEADER
 from streaming.kafka.clients import KafkaSettings
+from streaming.kafka.consumer import RangeReader, Wanted, any_record
 from streaming.verify.history import Entry
 
 
@@ -65,3 +66,11 @@ def remove_beginning(bootstrap: str, topic: str, before: int, *, partition: int 
     admin = AdminClient(KafkaSettings(bootstrap).client())
     for answer in admin.delete_records([TopicPartition(topic, partition, before)]).values():
         answer.result(30)
+
+
+def read_tail(
+    settings: KafkaSettings, topic: str, partition: int, wanted: Wanted = any_record
+) -> Message | None:
+    """`RangeReader.last` with a reader of its own."""
+    with RangeReader(settings) as reader:
+        return reader.last(topic, partition, wanted)

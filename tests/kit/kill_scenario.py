@@ -32,12 +32,13 @@ from streaming.cli.topics.verify import Case, judged
 from streaming.events.generator import ChangeGenerator, Shares
 from streaming.events.sender import ChangeSender, LiveChanges, produce_rows
 from streaming.kafka.clients import KafkaSettings
-from streaming.kafka.consumer import header_of, read_tail
+from streaming.kafka.consumer import header_of
 from streaming.kafka.topics import create_topic, partitions_of
 from streaming.registry.outputs import OutputSchemas
 from streaming.runtime.failpoints import VARIABLE
 from streaming.verify.findings import Report
 from tests.bench.rig import TABLE
+from tests.kit.kafka_topics import read_tail
 from tests.kit.process import Process
 from tests.kit.real import WAIT_S, await_condition
 

@@ -10,8 +10,8 @@ from typing import Any
 from schemas.position import Key
 from schemas.records import Row
 from schemas.table import TableSchema, declare
-from state.vnode import compute_vnode
 from tests.kit.upstream import Upstream
+from tests.kit.vnodes import compute_vnode
 
 COLUMNS = {"id": "bigint", "n": "int", "v": "string"}
 

@@ -21,9 +21,9 @@ from schemas.formats.protocol import Origin
 from schemas.records import Barrier, BarrierKind, Change, Op, Throttle, VnodeProgress
 from schemas.table import declare
 from schemas.types import TYPE_NAMES
-from state.vnode import compute_vnode
 from streaming.cli.app import COMMANDS
 from streaming.source.barriers.injecting.control_requests import decode_request
+from tests.kit.vnodes import compute_vnode
 
 ROOT = Path(__file__).parents[2]
 CONTRACT = (ROOT / "docs" / "contract.md").read_text(encoding="utf-8")

@@ -9,7 +9,7 @@ import pytest
 from schemas.errors import InputError
 from state.small_files import EmptyRange, EmptyRanges
 from state.storage import Storage
-from streaming.core.offset_ranges import Watermarks
+from streaming.kafka.topics import Watermarks
 from streaming.source.gaps import Gaps
 
 TRIMMED = (Watermarks(9, 12, 12),)

@@ -20,7 +20,7 @@ from schemas.settings.config import ServiceConfig, check
 from schemas.table import declare
 from state.values.plan import JobState
 from state.values.progress import Completed, InProgress, Progress, is_complete
-from streaming.core.jobs import apply
+from streaming.core.jobs import apply_mutation
 from streaming.kafka.clients import KafkaSettings
 from streaming.service.job_checks import counted, refuse_rescale
 from streaming.source.upstream_checks import UpstreamIdentity, binding, refuse_foreign
@@ -158,14 +158,14 @@ def test_a_job_is_added_where_there_is_a_lane_for_each_partition(
     read: str, lanes: int, code: Code | None
 ) -> None:
     job = JobDefinition.declare({**COPY, "read": read}, TABLE)
-    outcome = apply(Add(job.to_json()), 1, (), lanes=lanes, start=1, table=TABLE, partitions=4)
+    outcome = apply_mutation(Add(job.to_json()), 1, (), lanes=lanes, start=1, table=TABLE, partitions=4)
     assert [report.refused for report in outcome.reports] == [code]
     assert outcome.jobs == (() if code else (JobState(job.with_partitions(4), 1),))
 
 
 def test_an_output_with_other_partitions_is_refused() -> None:
     job = JobDefinition.declare({**COPY, "output_partitions": 2}, TABLE)
-    outcome = apply(Add(job.to_json()), 1, (), lanes=4, start=1, table=TABLE, partitions=4)
+    outcome = apply_mutation(Add(job.to_json()), 1, (), lanes=4, start=1, table=TABLE, partitions=4)
     assert [report.refused for report in outcome.reports] == [Code.JOB_INVALID]
 
 

@@ -16,9 +16,9 @@ from schemas.formats.names.rows import row_names
 from schemas.formats.protocol import Format
 from schemas.records import BARRIER_HEADER
 from schemas.table import TableSchema
-from streaming.core.offset_ranges import Watermarks
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, header_of
+from streaming.kafka.topics import Watermarks
 
 OF_A_LOOK = 1_000
 """Records, of all partitions."""

@@ -6,10 +6,9 @@ import time
 
 from confluent_kafka import IsolationLevel
 
-from streaming.core.offset_ranges import Watermarks
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, stable_pauses_s
-from streaming.kafka.topics import admin, end_offsets
+from streaming.kafka.topics import Watermarks, admin, end_offsets
 
 _UNDECIDED_S = 75.0
 """A transaction that hangs is over by then."""

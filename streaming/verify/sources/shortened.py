@@ -15,10 +15,10 @@ from confluent_kafka import Message
 from schemas.avro.codec import decode_barrier, encode_barrier
 from schemas.errors import InputError
 from schemas.records import VnodeProgress
-from streaming.core.offset_ranges import Watermarks
 from streaming.kafka.barriers import beside_barrier_in
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader
+from streaming.kafka.topics import Watermarks
 from streaming.verify.history import Entry, Source
 from streaming.verify.records.rows import View
 

@@ -20,10 +20,9 @@ from confluent_kafka.admin import AdminClient
 
 from schemas.errors import Code, TopicError
 from schemas.records import BARRIER_HEADER, EPOCH_HEADER, RecordId
-from streaming.core.offset_ranges import Watermarks
 from streaming.kafka.clients import KafkaSettings, translate
 from streaming.kafka.consumer import RangeReader, header_of, located
-from streaming.kafka.topics import admin, cleanup_policy, watermarks
+from streaming.kafka.topics import Watermarks, admin, cleanup_policy, watermarks
 from streaming.verify.dead_letters import Letter
 from streaming.verify.findings import Place
 from streaming.verify.history import Entry, Source

@@ -18,8 +18,7 @@ from schemas.errors import BackfillError, Code
 from state.small_files import EmptyRanges
 from state.storage import Storage
 from streaming.broker.embedded import EmbeddedBroker
-from streaming.core.offset_ranges import Watermarks
-from streaming.kafka.topics import admin, watermarks
+from streaming.kafka.topics import Watermarks, admin, watermarks
 from streaming.source.upstream_checks import refuse_compacted
 from tests.kit.folded import folded
 from tests.kit.kafka_topics import remove_beginning

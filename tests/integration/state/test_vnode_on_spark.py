@@ -14,8 +14,8 @@ from pyspark.sql import functions as F
 
 from schemas.table import TableSchema, declare
 from schemas.types import ColumnType
-from state.vnode import compute_vnode, vnode_expression
 from tests.kit.values import KEY_TYPES, values_of
+from tests.kit.vnodes import compute_vnode, vnode_expression
 
 ROWS = 400
 KINDS = [

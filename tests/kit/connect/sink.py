@@ -9,10 +9,11 @@ from psycopg import sql
 
 from schemas.records import Row
 from streaming.kafka.clients import KafkaSettings
-from streaming.kafka.consumer import located, read_tail
+from streaming.kafka.consumer import located
 from streaming.kafka.topics import admin, partitions_of
 from tests.kit.connect.postgres import Postgres
 from tests.kit.connect.worker import Connect
+from tests.kit.kafka_topics import read_tail
 from tests.kit.real import await_condition
 
 

@@ -26,7 +26,7 @@ def fed(*copies: tuple[int, int, Barrier], last: AlignedBarrier | None = None) -
 def test_a_barrier_is_aligned_once_all_partitions_have_it_and_is_given_once() -> None:
     aligner = fed((0, 3, barrier(1)), (0, 9, barrier(2)))
     assert aligner.take_aligned() == []
-    assert aligner.waiting == (2, 0)
+    assert [count for _, count in aligner.newest()] == [2, 0]
     aligner.feed(1, 0, barrier(1))
     assert aligner.take_aligned() == [AlignedBarrier(barrier(1), (4, 1))]
     aligner.feed(1, 1, barrier(2))

@@ -17,7 +17,6 @@ from streaming.core.health import (
     held_now,
     late_after_s,
 )
-from streaming.core.offset_ranges import Watermarks
 
 FACTS = HealthFacts("orders", interval_ms=1_000, late_s=30.0, started_s=0.0)
 SERVING = replace(FACTS, streaming=True, last_batch_s=100.0)
@@ -86,8 +85,8 @@ def test_nothing_that_is_late_is_ready_and_whatever_is_not_fine_has_a_reason() -
 
 
 def test_an_open_transaction_is_named_with_its_place_and_how_long_it_lasts() -> None:
-    held = held_now((), [Watermarks(0, 7, 7), Watermarks(0, 12, 20)], 100.0)
-    held = held_now(held, [Watermarks(0, 9, 9), Watermarks(0, 12, 31)], 140.0)
+    held = held_now((), [(7, 7), (12, 20)], 100.0)
+    held = held_now(held, [(9, 9), (12, 31)], 140.0)
     assert held == (StuckPartition(1, 12, 31, 100.0),)
     found = health(replace(SERVING, held=held), 142.0)
     assert (found.condition, found.ready) == (HealthCondition.UPSTREAM_STUCK, False)
@@ -98,11 +97,11 @@ def test_an_open_transaction_is_named_with_its_place_and_how_long_it_lasts() -> 
 
 
 def test_a_transaction_after_the_other_is_none_that_is_stuck() -> None:
-    held = held_now((), [Watermarks(0, 12, 20)], 100.0)
-    held = held_now(held, [Watermarks(0, 20, 31)], 140.0)
+    held = held_now((), [(12, 20)], 100.0)
+    held = held_now(held, [(20, 31)], 140.0)
     assert held == (StuckPartition(0, 20, 31, 140.0),)
     assert health(replace(SERVING, held=held), 142.0).condition is HealthCondition.WAITING
-    assert held_now(held, [Watermarks(0, 31, 31)], 150.0) == ()
+    assert held_now(held, [(31, 31)], 150.0) == ()
 
 
 def test_an_open_transaction_is_named_while_the_service_starts() -> None:

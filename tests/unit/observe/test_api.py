@@ -15,7 +15,7 @@ from schemas.formats.names.lost import FieldsSeen
 from schemas.job import JobDefinition
 from schemas.records import Add, Drop, Mutation, Pause, Resume, Throttle
 from state.values.progress import Completed, InProgress, Progress
-from streaming.core.offset_ranges import Watermarks
+from streaming.kafka.topics import Watermarks
 from streaming.observe.api import build
 from streaming.observe.metrics import Metrics
 from streaming.observe.middleware import MAX_BODY_BYTES, Doorkeeper

@@ -20,7 +20,7 @@ from state.replica import BASE_PATH, LOG_PATH, BaseFile, ReplicaFiles
 from state.storage import DataFile, Storage
 from state.values.plan import JobState
 from streaming.compaction.turns import Turn
-from streaming.core.offset_ranges import Watermarks
+from streaming.kafka.topics import Watermarks
 from streaming.observe import state_size
 from streaming.observe.models import DiskStatus
 from streaming.observe.state_size import (

@@ -17,7 +17,7 @@ from ruamel.yaml import YAML
 
 from schemas.errors import Code
 from state.values.progress import Completed, InProgress, Progress
-from streaming.core.offset_ranges import Watermarks
+from streaming.kafka.topics import Watermarks
 from streaming.observe.metrics import Metrics
 from streaming.observe.status_cache import StatusCache
 from streaming.service.vitals import Vitals

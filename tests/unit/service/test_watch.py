@@ -11,7 +11,7 @@ import pytest
 from schemas.errors import Code, EnvironmentProblem, TopicError
 from schemas.formats.names.lost import FieldsSeen
 from streaming.core.health import HealthCondition
-from streaming.core.offset_ranges import Watermarks
+from streaming.kafka.topics import Watermarks
 from streaming.service.health import Watch
 from streaming.service.vitals import Vitals
 from streaming.source.retention import Margin
