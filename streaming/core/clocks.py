@@ -36,7 +36,7 @@ class Stillness:
         """The last time at which a job began, made progress, or ended."""
 
     @property
-    def known(self) -> frozenset[int]:
+    def jobs(self) -> frozenset[int]:
         """The jobs that were under way at the last `update`."""
         return frozenset(self._seen)
 

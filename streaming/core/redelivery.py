@@ -163,9 +163,11 @@ class Redelivery:
         known = self._partition(record.partition)
         where = record.position
         if where is not None and where.position is None:
-            self._tell(known, where.log)
+            self._report_snapshot(known, where.log)
             self.snapshot(record.partition, where.log)
-        is_dropped = where is not None and where.position is not None and self._is_again(known, record, where)
+        is_dropped = (
+            where is not None and where.position is not None and self._is_redelivered(known, record, where)
+        )
         key = digest(record.key) if known.deleted or is_dropped else ""
         if where is None and record.op is Op.DELETE and key in known.deleted:
             is_dropped = True
@@ -235,7 +237,7 @@ class Redelivery:
         marks = {log: each.mark() for log, each in known.logs.items()}
         return Seen(marks, known.last_dropped, snapshots, known.before.former if not marks else None)
 
-    def _tell(self, known: _Partition, row: LogId) -> None:
+    def _report_snapshot(self, known: _Partition, row: LogId) -> None:
         if row in self._reported:
             return
         own = (each.highest is not None for log, each in known.logs.items() if is_of_snapshot(row, log))
@@ -248,20 +250,20 @@ class Redelivery:
         if any(own) or any(others):
             self._reported.append(row)
 
-    def _is_again(self, known: _Partition, record: Logged, where: LogPosition) -> bool:
+    def _is_redelivered(self, known: _Partition, record: Logged, where: LogPosition) -> bool:
         log, position = where.log, where.position
         assert position is not None
         each = known.log(log)
         is_later = where.ts_ms is not None and (each.latest_ms is None or where.ts_ms > each.latest_ms)
         if each.highest is not None and log.is_lower(position, each.highest):
             if not is_later:
-                self._count(each, record.offset, position)
+                self._count_dropped(each, record.offset, position)
                 return True
             self._fall(Fall(record.partition, record.offset, log, each.highest, position), each)
             each.highest, each.at_highest = position, set()
         elif position == each.highest and not log.has_gtids:
             if not is_later and digest(record.key, record.op) in each.at_highest:
-                self._count(each, record.offset, position)
+                self._count_dropped(each, record.offset, position)
                 return True
         elif each.highest is None or position > each.highest:
             each.highest, each.at_highest = position, set()
@@ -304,7 +306,7 @@ class Redelivery:
             known.dropped.append((record.offset, record.offset))
         known.is_dropping = True
 
-    def _count(self, each: _JudgedLog, offset: int, position: Position) -> None:
+    def _count_dropped(self, each: _JudgedLog, offset: int, position: Position) -> None:
         if each.run:
             each.run[1:] = [(offset, position)]
         else:

@@ -66,7 +66,7 @@ class OutputSchemas:
             ids[half] = found
         return job.with_ids(_ids(ids))
 
-    def verdicts(self, job: JobDefinition) -> Iterator[tuple[str, str | None]]:
+    def subject_states(self, job: JobDefinition) -> Iterator[tuple[str, str | None]]:
         """Each subject of a job with `new` or `compatible`, or None where its schema can't be registered.
 
         Raises: as `register`.

@@ -51,7 +51,7 @@ class SparkWatch:
 
     def _look(self, session: SparkSession) -> None:
         stillness = self._stillness
-        still_s = stillness.update(time.monotonic(), spark_jobs.running(session, stillness.known))
+        still_s = stillness.update(time.monotonic(), spark_jobs.running(session, stillness.jobs))
         self._vitals.spark_works(busy_since_s=stillness.oldest_s, progress_s=stillness.changed_s)
         for job, seconds in still_s.items():
             if seconds >= self._limit_s:

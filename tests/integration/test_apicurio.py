@@ -116,13 +116,13 @@ def test_what_the_subject_forbids_is_refused_and_nothing_of_it_is_registered(reg
     for subject in ("shop.evolving-key", "shop.evolving-value"):
         owner.set_compatibility(subject, "BACKWARD")
     wider, wide_table = declared("upsert", "shop.evolving", more="string")
-    assert dict(schemas(registry, wide_table).verdicts(wider)) == dict.fromkeys(
+    assert dict(schemas(registry, wide_table).subject_states(wider)) == dict.fromkeys(
         ("shop.evolving-key", "shop.evolving-value"), "compatible"
     )
     second = schemas(registry, wide_table).register(wider)
     assert (second.key, second.value > first.value) == (first.key, True)
     other, other_table = declared("upsert", "shop.evolving", amount="boolean", id="string")
-    assert [verdict for _, verdict in schemas(registry, other_table).verdicts(other)] == [None, None]
+    assert [verdict for _, verdict in schemas(registry, other_table).subject_states(other)] == [None, None]
     asking = schemas(registry, other_table)
     with pytest.raises(ConfigError) as caught:
         asking.register(other)

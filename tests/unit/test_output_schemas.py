@@ -68,7 +68,7 @@ def test_both_schemas_are_registered_under_the_topic_and_have_the_same_ids_again
     found = [json.loads(registry.schemas[number]["schema"]) for number in (ids.key, ids.value)]
     assert [(each["namespace"], each["name"]) for each in found] == [("copy.out", "Key"), ("copy.out", value)]
     assert schemas(registry).register(job(format=form)) == ids
-    assert dict(schemas(registry).verdicts(job(format=form))) == dict.fromkeys(
+    assert dict(schemas(registry).subject_states(job(format=form))) == dict.fromkeys(
         registry.subjects, "compatible"
     )
     assert schemas(registry).registered(job(format=form)).format.ids == ids
@@ -81,7 +81,10 @@ def test_where_one_half_is_incompatible_the_other_is_not_registered_either(regis
     assert (type(error), error.code) == (ConfigError, Code.OUTPUT_SCHEMA_INCOMPATIBLE)
     assert error.where == "subject copy.out-value"
     assert "copy.out-key" not in registry.subjects
-    assert list(schemas(registry).verdicts(job())) == [("copy.out-key", "new"), ("copy.out-value", None)]
+    assert list(schemas(registry).subject_states(job())) == [
+        ("copy.out-key", "new"),
+        ("copy.out-value", None),
+    ]
     raced = problem(client(registry).register, "copy.out-value", '"long"')
     assert raced.code is Code.OUTPUT_SCHEMA_INCOMPATIBLE
 

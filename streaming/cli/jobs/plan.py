@@ -150,7 +150,7 @@ def _verdicts(served: Served, job: JobDefinition) -> tuple[list[str], list[str]]
     """What the registry says to the schemas of a job, and what is wrong with them."""
     said, wrong = [], []
     try:
-        for subject, verdict in served.output_schemas.verdicts(job):
+        for subject, verdict in served.output_schemas.subject_states(job):
             said.append(f"{subject} ({verdict or 'incompatible'})")
             if verdict is None:
                 wrong.append(str(incompatible(subject)))
