@@ -20,9 +20,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from schemas.formats.protocol import Images
 from schemas.records import Barrier
 from schemas.table import TableSchema
+from streaming.reading.records.forms import RowsBefore
 from streaming.verify.dead_letters import DeadLetters
 from streaming.verify.findings import Findings, Report, Rule, Side
 from streaming.verify.history import (
@@ -50,7 +50,7 @@ class Checker:
         output: tuple[str, Sequence[Source]],
         findings: Findings | None = None,
         letters: DeadLetters | None = None,
-        images: Images = Images.FULL,
+        rows_before: RowsBefore = RowsBefore.FULL,
         *,
         has_epochs: bool = False,
         reads_upstream: bool = False,
@@ -78,7 +78,7 @@ class Checker:
         self._law: Law = (
             RecordsLaw(table, view, partitions, self._findings)
             if reads_upstream
-            else TableLaw(table, view, partitions, self._findings, images)
+            else TableLaw(table, view, partitions, self._findings, rows_before)
         )
         self._begins: Sequence[int] = ()
         if initial is not None:

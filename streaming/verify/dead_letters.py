@@ -22,12 +22,13 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from schemas.avro.codec import ChangeCodec, KeyCodec
 from schemas.errors import Code, InputError
 from schemas.records import RecordId
 from schemas.table import TableSchema
-from schemas.types import TypeName
-from streaming.verify.findings import Findings, Place, Rule, Side
+from streaming.reading.entries import Place
+from streaming.reading.values.avro_bytes import RowCodec
+from streaming.reading.values.invalid import InvalidRecordError
+from streaming.verify.findings import Findings, Rule, Side
 from streaming.verify.history import Entry, PartitionHistory
 
 _PLACE = re.compile(r"(.+)-([0-9]{1,9})@([0-9]{1,18})")
@@ -76,8 +77,7 @@ class DeadLetters:
     ) -> None:
         self._table, self._findings, self._read = table, findings, read
         self._elsewhere, self._named = elsewhere, named
-        self._changes, self._keys = ChangeCodec(table.columns), KeyCodec(table.key_columns)
-        self._has_booleans = any(column.type.name is TypeName.BOOLEAN for column in table.columns)
+        self._rows, self._keys = RowCodec(table.columns), RowCodec(table.key_columns)
         self._unopened: dict[RecordId, Letter] = {}
         self._seen: set[Place] = set()
         self._listed: set[RecordId] = set()
@@ -164,14 +164,12 @@ class DeadLetters:
         if not entry.value or (entry.key is None and self._table.has_key):
             return False
         try:
-            change = self._changes.decode(entry.value)
-            key = self._keys.decode(entry.key or b"") if self._table.has_key else ()
-        except InputError:
+            change = self._rows.change(entry.value)
+            key = self._keys.row(entry.key or b"") if self._table.has_key else ()
+        except InvalidRecordError:
             return False
-        # Readers do not agree on a boolean that is neither 0 nor 1, and it is written back as another byte.
-        doubtful = self._has_booleans and self._changes.encode(change) != entry.value
-        halves = [half for half in (change.before, change.after) if half is not None]
-        return not doubtful and {self._table.key_of(half) for half in halves} == {key}
+        rows = [row for row in (change.before, change.after) if row is not None]
+        return {self._table.key_of(row) for row in rows} == {key}
 
     def _unknown(self, letter: Letter) -> None:
         expected = "the place of an upstream record after the job's start"

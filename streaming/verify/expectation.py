@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from schemas.formats.protocol import Images
 from schemas.records import Op
+from streaming.reading.records.forms import RowsBefore
 from streaming.verify.fold import ChangedKey
 from streaming.verify.history import Entry
 from streaming.verify.positions import Positions
@@ -57,7 +57,7 @@ class Expectation:
         For outputs whose deletes do not say what was there (docs/contract.md#the-law).
         """
         changed = self.changed.get(key)
-        left = 0 if changed is None or self.view.images is Images.FULL else changed.needless
+        left = 0 if changed is None or self.view.rows_before is RowsBefore.FULL else changed.needless
         kept: list[bytes] = []
         is_absent = changed is None or key in self.newly_read or changed.row_before is None
         for record in records:

@@ -10,9 +10,10 @@ import hashlib
 from collections import Counter
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import Any, NamedTuple, Self
+from typing import Any
 
-from schemas.errors import Code, InputError
+from schemas.errors import Code
+from streaming.reading.entries import Place as Place
 
 MOST_FINDINGS_KEPT = 1000
 """Of each report; all are counted, but a thoroughly broken topic must not fill the memory."""
@@ -57,18 +58,6 @@ class Rule(StrEnum):
     DEAD_LETTER_UNFOUNDED = "DEAD_LETTER_UNFOUNDED"
     DEAD_LETTER_UNKNOWN = "DEAD_LETTER_UNKNOWN"
     DEAD_LETTER_MISSING = "DEAD_LETTER_MISSING"
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A record on a topic; without an offset, the partition as a whole."""
-
-    topic: str
-    partition: int
-    offset: int | None = None
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}" + ("" if self.offset is None else f"@{self.offset}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,17 +162,3 @@ class Report:
 def digest(data: bytes) -> str:
     """Size and a short digest: enough to distinguish two rows, too little to read one."""
     return f"{len(data)} bytes #{hashlib.blake2b(data, digest_size=4).hexdigest()}"
-
-
-class RecordFault(NamedTuple):
-    """Why a record is none of its format: an InputError as a value."""
-
-    code: Code
-    found: str
-    expected: str
-    next_step: str
-
-    @classmethod
-    def of(cls, error: InputError) -> Self:
-        """Without its place."""
-        return cls(error.code, error.found, error.expected, error.next_step)

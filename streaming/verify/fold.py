@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 
 from schemas.error_table import expectation
 from schemas.errors import Code, InputError
-from schemas.formats.protocol import Images
 from schemas.position import Key
 from schemas.table import TableSchema
+from streaming.reading.records.forms import RowsBefore
 from streaming.verify.findings import Findings, Place, Side
 from streaming.verify.history import Entry, PartitionHistory
 from streaming.verify.positions import Positions, Standing
@@ -65,7 +65,7 @@ class UpstreamFold:
         keys: KeySpace,
         positions: Positions,
         findings: Findings,
-        images: Images = Images.FULL,
+        rows_before: RowsBefore = RowsBefore.FULL,
     ) -> None:
         self.recording = False
         """Whether `changed` is kept: not before the job starts, when all that counts is the table."""
@@ -76,7 +76,7 @@ class UpstreamFold:
         self._unread: list[list[tuple[Key, bytes]]] = [[] for _ in range(keys.vnode_count)]
         self._stale = [0] * keys.vnode_count
         self._keys, self._positions, self._findings = keys, positions, findings
-        self._rows, self._images = RowBytes(table.columns), images
+        self._rows, self._rows_before = RowBytes(table.columns), rows_before
         self._key_cells = table.key_indices
         self._names = table.column_names
 
@@ -112,7 +112,7 @@ class UpstreamFold:
         live = self._live[partition.partition * self._apart].get(key) or self._find(partition, key)
         present = live.row
         halves = before, after = self._rows.split(value, present)
-        if self._images is Images.AFTER_ONLY:
+        if self._rows_before is RowsBefore.NONE:
             halves = before, after = present, after
             if before is after is None:
                 if self.recording:

@@ -9,56 +9,16 @@ the next barrier that the upstream knows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass
 
-from schemas.avro.codec import decode_barrier
 from schemas.error_table import expectation
 from schemas.errors import Code, InputError
 from schemas.records import Barrier
-from streaming.verify.findings import Findings, Place, RecordFault, Rule, Side
-
-
-class Entry(NamedTuple):
-    """One record as it lies in a partition. `barrier` is the value of that header, None for a change.
-
-    `given` is its key and value as they came, where it was brought into another form. `epoch` is the header of that
-    name. `fault` is why it is none of its format, where that is known. `full`: of a barrier that lists all parts of its
-    partition, which its value in Avro does not say. `joined`: it closes the intervals of barriers that were deleted as
-    well, and lists what is known of all parts.
-    """
-
-    offset: int
-    key: bytes | None
-    value: bytes | None
-    barrier: bytes | None = None
-    given: tuple[bytes | None, bytes | None] | None = None
-    epoch: bytes | None = None
-    fault: RecordFault | None = None
-    full: bool = False
-    joined: bool = False
-
-    def no_change(self, where: Place) -> InputError:
-        """The error for a record that lacks one half, or is none of its format."""
-        if self.fault is not None:
-            code, found, expected, next_step = self.fault
-            return InputError(code, where=str(where), found=found, expected=expected, next_step=next_step)
-        key, value = self.key, self.value
-        return InputError(
-            Code.TOMBSTONE_UNSUPPORTED if key and value is None else Code.EMPTY_RECORD,
-            where=str(where),
-            found=f"a record with {len(key or b'')} bytes of key and {len(value or b'')} of value",
-        )
-
-
-class Source(Protocol):
-    """The records of one partition, read in order up to an end that can be moved."""
-
-    def entries(self) -> Iterator[Entry]:
-        """The entries from where the last call stopped up to the end that was fixed at the start."""
-
-    def extend(self) -> bool:
-        """Move the end to where the partition ends now; False when nothing more has come in fair time."""
+from streaming.reading.barriers import read_barrier
+from streaming.reading.entries import Entry as Entry
+from streaming.reading.entries import Place
+from streaming.reading.entries import Source as Source
+from streaming.verify.findings import Findings, Rule, Side
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +69,13 @@ class PartitionHistory:
                 continue
             where = self.at(entry.offset)
             try:
-                barrier = decode_barrier(entry.barrier, entry.value, where=str(where))
+                barrier = entry.closes or read_barrier(entry.barrier, entry.value, where=str(where))
             except InputError as error:
                 if on_malformed is None:
                     raise
                 on_malformed(where, error)
                 continue
-            self.closed = Closed(replace(barrier, full=entry.full), where, entry.joined)
+            self.closed = Closed(barrier, where, entry.joined)
             return
 
 

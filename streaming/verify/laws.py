@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from schemas.errors import InputError
-from schemas.formats.protocol import Images
 from schemas.position import Key
 from schemas.table import TableSchema
+from streaming.reading.records.forms import RowsBefore
 from streaming.verify.expectation import Expectation, cross_off
 from streaming.verify.explain import Explainer
 from streaming.verify.findings import Findings, Rule, Side
@@ -54,11 +54,11 @@ class TableLaw(Law):
     """The law of an output that is sent from the table."""
 
     def __init__(
-        self, table: TableSchema, view: View, partitions: int, findings: Findings, images: Images
+        self, table: TableSchema, view: View, partitions: int, findings: Findings, rows_before: RowsBefore
     ) -> None:
         self.parts = keys = KeySpace(table, partitions)
         self.positions = Positions(keys, findings)
-        self._fold = UpstreamFold(table, keys, self.positions, findings, images)
+        self._fold = UpstreamFold(table, keys, self.positions, findings, rows_before)
         self._view, self._findings = view, findings
         self._explainer = Explainer(keys, view.rows, findings)
 

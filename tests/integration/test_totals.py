@@ -12,7 +12,7 @@ from schemas.records import Change, Op
 from schemas.table import declare
 from streaming.kafka.clients import KafkaSettings
 from streaming.verify.history import Entry
-from streaming.verify.totals import Totals, last_common_epoch, totals
+from tests.bench.totals import Totals, last_common_epoch, totals
 from tests.kit.barriers import barrier
 from tests.kit.kafka_topics import Writer
 

@@ -17,13 +17,13 @@ from schemas.filter.literals import number_from_text
 from streaming.cli.app import main
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import Watermarks
+from streaming.reading import feed as feed_module
+from streaming.reading.ends import Ends
+from streaming.reading.feed import feeds
+from streaming.reading.sources import PartitionSource
 from streaming.verify.findings import Report, Rule
 from streaming.verify.history import Entry
 from streaming.verify.judge import verify_topics
-from streaming.verify.sources import feed as feed_module
-from streaming.verify.sources.ends import Ends
-from streaming.verify.sources.feed import feeds
-from streaming.verify.sources.topics import PartitionSource
 from tests.conftest import TopicFactory
 from tests.kit.encoded_histories import encoded
 from tests.kit.histories import History, clean_history

@@ -14,8 +14,8 @@ from schemas.avro.codec import barrier_header, encode_barrier
 from schemas.json.barriers import encode_beside
 from schemas.records import Barrier, BarrierKind
 from streaming.core.alignment import Aligner
+from streaming.reading.barriers import MergedSource
 from streaming.verify.history import Entry, PartitionHistory, UpstreamHistory
-from streaming.verify.sources.beside import Merged
 from tests.kit.encoded_histories import ListSource
 
 DATA = None
@@ -160,7 +160,7 @@ def in_data(topic: Topic, partition: int) -> list[Entry]:
     return entries[topic.begins[partition] :]
 
 
-def merged(topic: Topic, partition: int) -> Merged:
+def merged(topic: Topic, partition: int) -> MergedSource:
     data = [Entry(offset, b"k", b"v") for offset in range(data_of(topic, partition))]
     barriers = [
         Entry(
@@ -172,4 +172,4 @@ def merged(topic: Topic, partition: int) -> Merged:
         for number in range(1, topic.barriers + 1)
     ]
     begin = topic.begins[partition]
-    return Merged(ListSource(data[begin:]), ListSource(barriers), "up.barriers", partition, begin=begin)
+    return MergedSource(ListSource(data[begin:]), ListSource(barriers), "up.barriers", partition, begin=begin)

@@ -11,6 +11,7 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from streaming.verify.records.by_columns import CanonicalColumns
 
 from schemas.avro.codec import ChangeCodec, KeyCodec
 from schemas.formats.debezium import DebeziumFormat
@@ -18,7 +19,6 @@ from schemas.json.parsing.placeholder import UNAVAILABLE
 from schemas.records import Op
 from streaming.verify.history import Entry
 from streaming.verify.records import canonical as module
-from streaming.verify.records.by_columns import CanonicalColumns
 from streaming.verify.records.canonical import canonical
 from tests.kit.examples import examples
 from tests.kit.in_order import InOrder

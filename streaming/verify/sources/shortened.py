@@ -12,14 +12,14 @@ from typing import NamedTuple
 
 from confluent_kafka import Message
 
-from schemas.avro.codec import decode_barrier, encode_barrier
 from schemas.errors import InputError
-from schemas.records import VnodeProgress
-from streaming.kafka.barrier_records import beside_barrier_in
+from schemas.records import Barrier, VnodeProgress
 from streaming.kafka.clients import KafkaSettings
-from streaming.kafka.consumer import RangeReader
+from streaming.kafka.consumer import RangeReader, located, place
 from streaming.kafka.topics import Watermarks
-from streaming.verify.history import Entry, Source
+from streaming.reading.barriers import read_barrier, read_separate_barrier
+from streaming.reading.entries import Entry, Source
+from streaming.reading.sources import entry_of
 from streaming.verify.records.rows import View
 
 _WINDOW_OFFSETS = 4_096
@@ -48,7 +48,7 @@ class Shortened(Source):
         if self._progress is None or entry.barrier is None:
             return entry
         try:
-            barrier = decode_barrier(entry.barrier, entry.value)
+            barrier = entry.closes or read_barrier(entry.barrier, entry.value)
         except InputError:
             return entry  # its reader makes a finding of it
         is_start = not self._progress and not barrier.progress
@@ -58,7 +58,7 @@ class Shortened(Source):
         progress, self._progress = tuple(self._progress.values()), None
         if is_start or not self.lists:
             return entry
-        return entry._replace(value=encode_barrier(replace(barrier, progress=progress)), joined=True)
+        return entry._replace(closes=replace(barrier, progress=progress), joined=True)
 
 
 @dataclass
@@ -130,17 +130,26 @@ def shared_since(
 def _first(reader: RangeReader, topic: str, partition: int, marks: Watermarks, *, is_output: bool) -> int:
     """The first barrier of a partition to begin with: of one that lacks its oldest, a full one. 0 without any."""
 
-    def is_wanted(message: Message) -> int | None:
-        found = beside_barrier_in(message)
-        is_known = found is not None and (found.barrier.full or not is_output or not marks.earliest)
-        return found.barrier.curr if found is not None and is_known else None
+    def is_wanted(barrier: Barrier) -> bool:
+        return barrier.full or not is_output or not marks.earliest
 
     begin = marks.earliest
     while begin < marks.stable:
         end = min(begin + _WINDOW_OFFSETS, marks.stable)
         for chunk in reader.read(topic, {partition: (begin, end)}):
             for message in chunk:
-                if (curr := is_wanted(message)) is not None:
-                    return curr
+                barrier = _barrier_in(message)
+                if barrier is not None and is_wanted(barrier):
+                    return barrier.curr
         begin = end
     return 0
+
+
+def _barrier_in(message: Message) -> Barrier | None:
+    """The barrier that a record of a barrier topic is. Raises: InputError, as `read_separate_barrier`."""
+    entry, (partition, _) = entry_of(message), located(message)
+    if entry.barrier is None:
+        return None
+    where = place(message)
+    found = read_separate_barrier(entry.barrier, entry.key, entry.value, partition=partition, where=where)
+    return found.barrier

@@ -12,6 +12,7 @@ from schemas.errors import InputError
 from schemas.formats.upsert import UpsertFormat
 from schemas.records import Barrier, BarrierKind, Change, Op, RecordId, VnodeProgress
 from schemas.table import declare
+from streaming.reading.records.forms import RecordForm
 from streaming.verify.checker import Checker
 from streaming.verify.dead_letters import DeadLetters, Letter
 from streaming.verify.findings import Findings, Place, Report, Rule
@@ -150,7 +151,7 @@ def test_a_letter_for_a_record_that_the_operator_named_is_no_finding() -> None:
 
 def test_letters_hold_records_as_they_came_whatever_their_format() -> None:
     raw = Entry(0, b'{"id":1}', b'{"b":7}')
-    [source] = canonical([ListSource([raw])], UpsertFormat(), TABLE.columns, TABLE.key_columns)
+    [source] = canonical([ListSource([raw])], RecordForm.of(UpsertFormat()), TABLE.columns, TABLE.key_columns)
     upstream = [START, *source.entries(), barrier(20, 9)]
     assert judge(upstream, [letter(1, raw)]).clean
     other = raw._replace(value=b'{"b":8}')

@@ -8,6 +8,7 @@ from schemas.avro.codec import barrier_header, encode_barrier
 from schemas.formats.append import AppendFormat, AppendOutput
 from schemas.records import Barrier, BarrierKind, VnodeProgress
 from schemas.table import declare
+from streaming.reading.records.forms import RecordForm
 from streaming.verify.checker import Checker
 from streaming.verify.findings import Report, Rule
 from streaming.verify.history import Entry
@@ -16,6 +17,7 @@ from streaming.verify.records.rows import View
 from tests.kit.encoded_histories import ListSource
 
 TABLE = declare({"name": "t", "columns": {"id": "bigint", "n": "int"}}, has_key=False)
+OUTPUT = RecordForm.of(AppendOutput())
 
 
 def barrier(number: int, *progress: VnodeProgress) -> Entry:
@@ -48,9 +50,9 @@ def judge(output: list[Entry], upstream: list[Entry] = UPSTREAM) -> Report:
 
     checker = Checker(
         TABLE,
-        View(TABLE, images=AppendOutput().images),
-        ("up", canonical(source(upstream), AppendFormat(), TABLE.columns, ())),
-        ("out", canonical(source(output), AppendOutput(), TABLE.columns, ())),
+        View(TABLE, rows_before=OUTPUT.rows_before),
+        ("up", canonical(source(upstream), RecordForm.of(AppendFormat()), TABLE.columns, ())),
+        ("out", canonical(source(output), OUTPUT, TABLE.columns, ())),
         reads_upstream=True,
     )
     return checker.run(require_complete=True)

@@ -13,6 +13,7 @@ from schemas.errors import Code, InputError
 from schemas.formats.debezium import DebeziumFormat
 from schemas.records import Barrier, BarrierKind, Change, Drop, Op, Row, VnodeProgress
 from schemas.table import declare
+from streaming.reading.records.forms import RecordForm
 from streaming.verify.checker import Checker
 from streaming.verify.findings import Report
 from streaming.verify.history import Entry
@@ -225,7 +226,7 @@ def finished(*, rows: int) -> tuple[VnodeProgress, ...]:
     return tuple(VnodeProgress(vnode, None, True, rows if vnode == own else 0) for vnode in range(2))
 
 
-DEBEZIUM = DebeziumFormat(time="microseconds", decimal="precise")
+DEBEZIUM = RecordForm.of(DebeziumFormat(time="microseconds", decimal="precise"))
 _ROW = b'"source":{"connector":"mysql"},"before":null,"after"'
 
 
