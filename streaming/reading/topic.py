@@ -75,11 +75,13 @@ class RecordStream:
             raise _invalid(Code.TOMBSTONE_UNSUPPORTED, where, "a record without a value")
         if key is None and self._has_identity and not self._form.may_be_null:
             raise _invalid(Code.KEY_MISMATCH, where, "a record without a key")
-        change = self._reader.record(key, value, where=where).change
-        if change is None:
+        read = self._reader.record(key, value, where=where)
+        if read.change is None:
             return None
-        row_key: Key = self._reader.key(key, where=where) if self._has_identity else (key,)
-        return Record(where, partition, self._epochs.get(partition, NO_EPOCH), row_key, change)
+        row_key: Key = (key,)
+        if self._has_identity:
+            row_key = self._reader.key(key, where=where) if read.key is None else read.key
+        return Record(where, partition, self._epochs.get(partition, NO_EPOCH), row_key, read.change)
 
 
 def _invalid(code: Code, where: str, found: str) -> InputError:

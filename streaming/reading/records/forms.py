@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Self
 
 from pydantic import BaseModel
 
+from schemas.position import Key
 from schemas.records import Change
 from schemas.table import Column
 from streaming.reading.records.logs import PlaceInLog
@@ -113,12 +114,13 @@ class ReadRecord(NamedTuple):
     """The content of a record. `change` is None where it says nothing of the table.
 
     `left_out` are columns, by index, whose value is what it was: None in `change`. `place` is where the change stands
-    in the log of its database, where that can be compared.
+    in the log of its database, where that can be compared. `key` is the record's; None where it was not read.
     """
 
     change: Change | None
     left_out: tuple[int, ...] = ()
     place: PlaceInLog | None = None
+    key: Key | None = None
 
 
 CHANGE_FORM = RecordForm()

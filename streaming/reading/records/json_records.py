@@ -47,13 +47,19 @@ class JsonColumns:
     def __init__(self, form: RecordForm, columns: Sequence[Column]) -> None:
         self.columns = in_records(columns)
         self._form, self._known = form, dict[tuple[str, FieldMeaning], Reader]()
+        self._undescribed = dict[str, Reader]()
 
     def value(self, column: Column, value: Any, meanings: Meanings) -> Any:
         """None for null. Raises: InvalidRecordError."""
-        meaning = meanings.get(column.name, UNSAID)
-        reader = self._known.get((column.name, meaning))
+        name = column.name
+        reader = None if meanings else self._undescribed.get(name)
         if reader is None:
-            reader = self._known[column.name, meaning] = self._reader(column, meaning)
+            meaning = meanings.get(name, UNSAID)
+            reader = self._known.get((name, meaning))
+            if reader is None:
+                reader = self._known[name, meaning] = self._reader(column, meaning)
+            if not meanings:
+                self._undescribed[name] = reader
         return read_value(reader, value, column)
 
     def _reader(self, column: Column, meaning: FieldMeaning) -> Reader:

@@ -99,7 +99,7 @@ class OutputReader(UpstreamReader):
         if value is None:
             if not self._form.may_be_null:
                 raise InputError(Code.TOMBSTONE_UNSUPPORTED, where=where, found="a null value")
-            return ReadRecord(None if self._form.format == "debezium" else self._delete(keys))
+            return ReadRecord(None if self._form.format == "debezium" else self._delete(keys), key=keys)
         try:
             change = self._change(value)
         except InvalidRecordError as reason:
@@ -109,7 +109,7 @@ class OutputReader(UpstreamReader):
                 row[index] != keys[number] for number, index in self._keys_in_row if keys
             ):
                 raise mismatched("a row whose key columns are not those of its key", where)
-        return ReadRecord(change)
+        return ReadRecord(change, key=keys)
 
     def _change(self, value: bytes) -> Change:
         if self._form.format != "debezium":

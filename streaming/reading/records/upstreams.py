@@ -161,8 +161,9 @@ class Upserts(KeyedReader):
         except InvalidRecordError as reason:
             raise reason.as_input(self._records.general, "a value", where) from None
         if values is None:
-            return ReadRecord(self._delete(keys))
-        return ReadRecord(Change(Op.INSERT, None, self._row(keys, values, where)))
+            return ReadRecord(self._delete(keys), key=tuple(keys.values()))
+        change = Change(Op.INSERT, None, self._row(keys, values, where))
+        return ReadRecord(change, key=tuple(keys.values()))
 
 
 class Events(KeyedReader):
@@ -173,7 +174,10 @@ class Events(KeyedReader):
             envelope = self._records.envelope(value) if value else None
             if envelope is None:
                 # With rows before, the event in front of this one has said so.
-                return ReadRecord(None if self._is_whole else self._delete(self._key(key, where)))
+                if self._is_whole:
+                    return ReadRecord(None)
+                keys = self._key(key, where)
+                return ReadRecord(self._delete(keys), key=tuple(keys.values()))
             if _is_no_data(envelope):
                 return ReadRecord(None)
             op, source = _checked_op(envelope), envelope.source()
@@ -181,14 +185,14 @@ class Events(KeyedReader):
             before, after = envelope.row("before") if self._is_whole else None, envelope.row("after")
         except InvalidRecordError as reason:
             raise reason.as_input(self._records.general, "a value", where) from None
-        place = place_in_log(source)
+        place, own_key = place_in_log(source), tuple(keys.values())
         if self._is_whole:
             event = ChangeEvent(op, before, after, source.get("snapshot"))
-            return ReadRecord(self._whole_change(event, keys, where), place=place)
+            return ReadRecord(self._whole_change(event, keys, where), (), place, own_key)
         if after is None:
-            return ReadRecord(self._delete(keys), place=place)
+            return ReadRecord(self._delete(keys), (), place, own_key)
         row = self._row(keys, after.values, where)
-        return ReadRecord(Change(Op.INSERT, None, row), after.left_out, place)
+        return ReadRecord(Change(Op.INSERT, None, row), after.left_out, place, own_key)
 
     @property
     def _is_whole(self) -> bool:

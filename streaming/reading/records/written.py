@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from decimal import Decimal
+from functools import cache
 from typing import Any
 
 from schemas.records import Row
@@ -15,6 +16,7 @@ from schemas.types import ColumnType, TypeName
 from streaming.reading.values.avro_bytes import twos_complement, unscaled_of
 from streaming.reading.values.json_values import EPOCH
 
+_QUOTED = json.JSONEncoder(ensure_ascii=False).encode
 _LEAST_PLAIN, _LEAST_BIG = -6, 10
 """Powers of ten from which on, and up to which, a number has no exponent."""
 _NAMES = "arrangement_backfill"
@@ -44,9 +46,14 @@ _SOURCE = {
 SOURCE_FIELDS = tuple(_SOURCE)
 
 
+@cache
+def _name(name: str) -> str:
+    return quoted(name)
+
+
 def quoted(text: str) -> str:
     """A text in JSON: what need not be escaped is not."""
-    return json.dumps(text, ensure_ascii=False)
+    return _QUOTED(text)
 
 
 def row_text(row: Row, columns: Sequence[Column], *, connect: bool) -> str:
@@ -55,7 +62,7 @@ def row_text(row: Row, columns: Sequence[Column], *, connect: bool) -> str:
     return (
         "{"
         + ",".join(
-            f"{quoted(column.name)}:{cell_text(column, value, connect=connect)}" for column, value in cells
+            f"{_name(column.name)}:{cell_text(column, value, connect=connect)}" for column, value in cells
         )
         + "}"
     )

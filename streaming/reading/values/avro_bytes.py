@@ -28,6 +28,7 @@ _INT_BYTES, _LONG_BYTES = 5, 10
 _FIRST_DAY, _DAYS = dt.date.min.toordinal() - dt.date(1970, 1, 1).toordinal(), 3_652_059
 _MICROSECOND = dt.timedelta(microseconds=1)
 OPS = tuple(Op)
+_SINGLE_BYTES = [bytes([byte]) for byte in range(0x80)]
 
 
 class Cursor:
@@ -189,6 +190,8 @@ _READERS: dict[TypeName, Callable[[Cursor, Column], Any]] = {
 def long_bytes(number: int) -> bytes:
     """An int or a long, in the fewest bytes."""
     raw = number << 1 if number >= 0 else (-number << 1) - 1
+    if raw < 0x80:
+        return _SINGLE_BYTES[raw]
     found = bytearray()
     while raw >= 0x80:
         found.append(raw & 0x7F | 0x80)

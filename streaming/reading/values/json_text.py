@@ -44,8 +44,6 @@ class JsonObject:
     __slots__ = ("fields", "pairs")
 
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
-        if any(len(name) > MAX_NAME for name, _ in pairs):
-            raise ValueError(f"a name of more than {MAX_NAME} characters")
         self.pairs, self.fields = pairs, dict(pairs)
 
     @property
@@ -90,6 +88,8 @@ def parsed(data: bytes) -> Any:
         raise InvalidRecordError("text that is no JSON within the limits") from None
     if may_be_deep and _is_too_deep(value):
         raise InvalidRecordError(f"more than {MAX_DEPTH} objects and lists in each other")
+    if len(text) > MAX_NAME and _has_long_name(value):
+        raise InvalidRecordError(f"a name of more than {MAX_NAME} characters")
     return value
 
 
@@ -112,6 +112,11 @@ def _is_too_deep(value: Any) -> bool:
         if not level:
             return False
     return True
+
+
+def _has_long_name(value: Any) -> bool:
+    is_long = isinstance(value, JsonObject) and any(len(name) > MAX_NAME for name, _ in value.pairs)
+    return is_long or any(map(_has_long_name, _inside(value)))
 
 
 def _inside(value: Any) -> list[Any]:

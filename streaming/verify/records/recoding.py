@@ -75,7 +75,9 @@ class CanonicalReader:
             record = self._reader.record(key, value)
             if record.change is None:
                 return CanonicalRecord(None)
-            own_key = self._keys.row_bytes(self._reader.key(key)) if self._has_identity else key
+            own_key = (
+                key if record.key is None or not self._has_identity else self._keys.row_bytes(record.key)
+            )
         except InputError as error:
             return CanonicalRecord(key, b"", RecordFault.of(error))
         change = self._rows.change_bytes(record.change)
