@@ -20,8 +20,8 @@ from schemas.records import (
     Throttle,
     VnodeProgress,
 )
-from streaming.reading.entries import Entry, Place, Source
-from streaming.reading.values.avro_bytes import MAX_ITEMS, Cursor
+from streaming.reading.entries import Place, Source, TopicEntry
+from streaming.reading.values.avro_bytes import MAX_ITEMS, AvroCursor
 from streaming.reading.values.invalid import InvalidRecordError
 from streaming.reading.values.json_text import JsonNumber, JsonObject, as_object, parsed_object
 
@@ -56,7 +56,7 @@ def read_barrier(header: bytes | None, value: bytes | None, *, where: str | None
             raise _BarrierError("null value")
         if len(value) > MAX_BARRIER_BYTES:
             raise _BarrierError("more than a barrier can have", Code.AVRO_LIMIT)
-        barrier = _from_avro(Cursor(value, most_items=MAX_ITEMS))
+        barrier = _from_avro(AvroCursor(value, most_items=MAX_ITEMS))
         _check(barrier, header)
     except InvalidRecordError as reason:
         known = (Code.AVRO_LIMIT, Code.BARRIER_UNSUPPORTED)
@@ -77,7 +77,7 @@ def _check(barrier: Barrier, header: bytes | None) -> None:
         raise _BarrierError("partitions is below 1 or no int")
 
 
-def _from_avro(cursor: Cursor) -> Barrier:
+def _from_avro(cursor: AvroCursor) -> Barrier:
     curr, prev, kind = cursor.long(), cursor.long(), _choice(cursor, len(BarrierKind))
     partitions, injected_at_ms = cursor.integer(), cursor.long()
     if injected_at_ms not in _MS_OF_YEARS:
@@ -87,18 +87,18 @@ def _from_avro(cursor: Cursor) -> Barrier:
     return Barrier(curr, prev, BarrierKind(kind), partitions, injected_at_ms, mutation, tuple(progress))
 
 
-def _choice(cursor: Cursor, count: int) -> int:
+def _choice(cursor: AvroCursor, count: int) -> int:
     number = cursor.integer()
     if not 0 <= number < count:
         raise _BarrierError(f"number {number} where 0..{count - 1} exist", Code.BARRIER_UNSUPPORTED)
     return number
 
 
-def _optional(cursor: Cursor, read: Callable[[Cursor], Any]) -> Any:
+def _optional(cursor: AvroCursor, read: Callable[[AvroCursor], Any]) -> Any:
     return read(cursor) if cursor.choice(2) else None
 
 
-def _mutation_from_avro(cursor: Cursor) -> Mutation | None:
+def _mutation_from_avro(cursor: AvroCursor) -> Mutation | None:
     number = _choice(cursor, len(_MUTATIONS) + 1)
     if number == 0:
         return None
@@ -107,15 +107,17 @@ def _mutation_from_avro(cursor: Cursor) -> Mutation | None:
     values: dict[str, Any] = {}
     for field in fields:
         if field == "rate_limit":
-            values[field] = _optional(cursor, Cursor.long)
+            values[field] = _optional(cursor, AvroCursor.long)
         else:
-            values[field] = _optional(cursor, Cursor.string) if name in _OPTIONAL else cursor.string()
+            values[field] = _optional(cursor, AvroCursor.string) if name in _OPTIONAL else cursor.string()
     mutation: Mutation = make(**values)
     return mutation
 
 
-def _progress_from_avro(cursor: Cursor) -> VnodeProgress:
-    return VnodeProgress(cursor.integer(), _optional(cursor, Cursor.string), cursor.boolean(), cursor.long())
+def _progress_from_avro(cursor: AvroCursor) -> VnodeProgress:
+    return VnodeProgress(
+        cursor.integer(), _optional(cursor, AvroCursor.string), cursor.boolean(), cursor.long()
+    )
 
 
 # In a topic of their own.
@@ -246,11 +248,11 @@ class MergedSource:
     ) -> None:
         self._data, self._barriers, self._begin = data, barriers, begin
         self._topic, self._partition, self._reaches = topic, partition, reaches
-        self._held_barrier: Entry | None = None
+        self._held_barrier: TopicEntry | None = None
         self._records = data.entries()
-        self._held: Entry | None = None
+        self._held: TopicEntry | None = None
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[TopicEntry]:
         """The barriers, each behind the data that it closes, and in the end the data that none closes.
 
         Raises: InputError for a record of the barrier topic that is marked as a barrier and is none.
@@ -272,7 +274,7 @@ class MergedSource:
             yield record._replace(key=None, value=None, closes=found.barrier)
         yield from self._below(None)
 
-    def _below(self, end: int | None) -> Iterator[Entry]:
+    def _below(self, end: int | None) -> Iterator[TopicEntry]:
         """The data before an offset; the first record behind it is held for the next interval."""
         while True:
             record = self._held or next(self._records, None)

@@ -36,7 +36,7 @@ class RecordFault(NamedTuple):
         return cls(error.code, error.found, error.expected, error.next_step)
 
 
-class Entry(NamedTuple):
+class TopicEntry(NamedTuple):
     """One record. `barrier` is the value of that header, None for a change; `epoch` is the header of that name.
 
     `given` is its key and value as they came, where it was brought into another form. `fault` is why it is invalid,
@@ -71,7 +71,7 @@ class Entry(NamedTuple):
 class Source(Protocol):
     """The records of one partition, read in order up to an end that can be moved."""
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[TopicEntry]:
         """The entries from where the last call stopped up to the end that was fixed at the start."""
 
     def extend(self) -> bool:

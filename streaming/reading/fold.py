@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from schemas.errors import Code, InputError
 from schemas.position import Key
 from schemas.records import Barrier, Change, Op, Row
-from streaming.reading.records.forms import RowsBefore
+from streaming.reading.records.forms import RowImages
 from streaming.reading.topic import Record
 
 
@@ -38,7 +38,7 @@ class TableFold:
     """
 
     def __init__(
-        self, rows_before: RowsBefore = RowsBefore.FULL, begins: Iterable[tuple[Key, Row]] = ()
+        self, rows_before: RowImages = RowImages.FULL, begins: Iterable[tuple[Key, Row]] = ()
     ) -> None:
         """`begins` are the rows that were there before the first change."""
         self.rows: dict[Key, Row] = dict(begins)
@@ -46,7 +46,7 @@ class TableFold:
 
     def apply(self, key: Key, change: Change, where: str) -> None:
         """Raises: InputError INSERT_EXISTING_KEY, DELETE_MISSING_KEY (of UPDATE too), OLD_ROW_MISMATCH."""
-        if self._rows_before is RowsBefore.FULL:
+        if self._rows_before is RowImages.FULL:
             self._check(self.rows.get(key), change, where)
         if change.after is None:
             self.rows.pop(key, None)

@@ -19,7 +19,7 @@ from streaming.kafka.clients import KafkaSettings, translate
 from streaming.kafka.topics import Watermarks
 from streaming.reading.barriers import MergedSource
 from streaming.reading.ends import Ends
-from streaming.reading.entries import Entry, Source
+from streaming.reading.entries import Source, TopicEntry
 from streaming.reading.feed import Feed, feeds
 
 OnRead = Callable[[int], None]
@@ -48,7 +48,7 @@ class PartitionSource:
         self._on_read, self._ends = on_read, ends
         self._fetched: list[Message] = []  # in reverse, so that the next one is popped from the end
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[TopicEntry]:
         """The committed records up to the end, from where the last call stopped.
 
         Raises: EnvironmentProblem(BROKER_UNREACHABLE) when the broker sends nothing for `wait_s`.
@@ -115,12 +115,12 @@ class PartitionSource:
         return bool(chunk)
 
 
-def entry_of(message: Message) -> Entry:
+def entry_of(message: Message) -> TopicEntry:
     """A record that a consumer got."""
     offset, headers = message.offset(), message.headers()
     found = _headers(headers) if headers else _NO_HEADERS
     key, value = _bytes(message.key()), _bytes(message.value())
-    return Entry(offset or 0, key, value, found.get(BARRIER_HEADER), epoch=found.get(EPOCH_HEADER))
+    return TopicEntry(offset or 0, key, value, found.get(BARRIER_HEADER), epoch=found.get(EPOCH_HEADER))
 
 
 def _bytes(data: str | bytes | None) -> bytes | None:

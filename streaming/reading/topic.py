@@ -20,8 +20,8 @@ from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import Watermarks, admin, watermarks
 from streaming.reading.barriers import MergedSource, read_barrier
 from streaming.reading.ends import Ends
-from streaming.reading.entries import Entry, Place, Source
-from streaming.reading.records.forms import RecordForm, RowsBefore
+from streaming.reading.entries import Place, Source, TopicEntry
+from streaming.reading.records.forms import RecordForm, RowImages
 from streaming.reading.records.reader import reader_of
 from streaming.reading.sources import OpenTopic, merged
 
@@ -57,11 +57,11 @@ class RecordStream:
     ) -> None:
         """Changes before the offsets `begins` are left out."""
         self._reader, self._form = reader_of(form, columns, key_columns), form
-        self._has_identity = form.rows_before is not RowsBefore.NO_IDENTITY
+        self._has_identity = form.rows_before is not RowImages.NO_IDENTITY
         self._epochs: dict[int, int] = {}
         self._begins = dict(enumerate(begins))
 
-    def read(self, place: Place, entry: Entry) -> Record | None:
+    def read(self, place: Place, entry: TopicEntry) -> Record | None:
         """None for an entry that says nothing of the table. Raises: InputError for an invalid one."""
         where, partition = str(place), place.partition
         if entry.closes is not None or entry.barrier is not None:

@@ -22,21 +22,21 @@ from collections.abc import Sequence
 
 from schemas.records import Barrier
 from schemas.table import TableSchema
-from streaming.reading.records.forms import RowsBefore
+from streaming.reading.records.forms import RowImages
 from streaming.verify.dead_letters import DeadLetters
 from streaming.verify.findings import Findings, Report, Rule, Side
 from streaming.verify.history import (
     Closed,
-    Entry,
     Interval,
-    OutputPartition,
+    OutputHistory,
     PartitionHistory,
     Source,
+    TopicEntry,
     UpstreamHistory,
 )
 from streaming.verify.laws import Law, RecordsLaw, TableLaw
 from streaming.verify.records.initial import InitialTable
-from streaming.verify.records.rows import View
+from streaming.verify.records.rows import JobView
 
 
 class Checker:
@@ -45,12 +45,12 @@ class Checker:
     def __init__(
         self,
         table: TableSchema,
-        view: View,
+        view: JobView,
         upstream: tuple[str, Sequence[Source]],
         output: tuple[str, Sequence[Source]],
         findings: Findings | None = None,
         letters: DeadLetters | None = None,
-        rows_before: RowsBefore = RowsBefore.FULL,
+        rows_before: RowImages = RowImages.FULL,
         *,
         has_epochs: bool = False,
         reads_upstream: bool = False,
@@ -71,7 +71,7 @@ class Checker:
             PartitionHistory(upstream[0], number, source) for number, source in enumerate(upstream[1])
         ]
         self._output = [
-            OutputPartition(PartitionHistory(output[0], number, source), self._findings)
+            OutputHistory(PartitionHistory(output[0], number, source), self._findings)
             for number, source in enumerate(output[1])
         ]
         partitions = len(self._output)
@@ -116,7 +116,7 @@ class Checker:
             self._check_complete()
         return self._report()
 
-    def _apply(self, partition: PartitionHistory, entry: Entry) -> None:
+    def _apply(self, partition: PartitionHistory, entry: TopicEntry) -> None:
         if self._letters is None:
             self._law.apply(partition, entry)
         else:
@@ -141,7 +141,7 @@ class Checker:
         self._last = barrier.curr
         return True
 
-    def _judge_partition(self, partition: OutputPartition, barrier: Barrier) -> bool:
+    def _judge_partition(self, partition: OutputHistory, barrier: Barrier) -> bool:
         interval = partition.take(barrier)
         if interval is None:
             return False

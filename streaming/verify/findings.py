@@ -61,7 +61,7 @@ class Rule(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class LawFinding:
     """One fault at one place.
 
     `barrier` is the epoch that closes the interval in question; `vnode` is set where it is about one vnode.
@@ -84,7 +84,7 @@ class Findings:
     """Counts every finding and keeps the first `limit`."""
 
     def __init__(self, limit: int = MOST_FINDINGS_KEPT) -> None:
-        self.kept: list[Finding] = []
+        self.kept: list[LawFinding] = []
         self.counts: Counter[tuple[Side, Rule | Code]] = Counter()
         self._limit = limit
 
@@ -99,10 +99,10 @@ class Findings:
         barrier: int | None = None,
         vnode: int | None = None,
     ) -> None:
-        """Count a finding, and keep it if there is room. See `Finding` for the fields."""
+        """Count a finding, and keep it if there is room. See `LawFinding` for the fields."""
         self.counts[side, rule] += 1
         if len(self.kept) < self._limit:
-            self.kept.append(Finding(side, rule, where, barrier, vnode, expected, found))
+            self.kept.append(LawFinding(side, rule, where, barrier, vnode, expected, found))
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ class Report:
     parts: str = "vnodes"
     """What `vnode_count` counts: partitions, for a job that reads the upstream."""
     seconds: float = 0.0
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[LawFinding, ...] = ()
     counts: dict[str, int] = field(default_factory=dict)
     went_back: tuple[str, ...] = ()
     """Where logs of the upstream's databases began anew at lower positions: no findings, the rule takes them."""

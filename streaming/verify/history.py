@@ -15,15 +15,15 @@ from schemas.error_table import expectation
 from schemas.errors import Code, InputError
 from schemas.records import Barrier
 from streaming.reading.barriers import read_barrier
-from streaming.reading.entries import Entry as Entry
 from streaming.reading.entries import Place
 from streaming.reading.entries import Source as Source
+from streaming.reading.entries import TopicEntry as TopicEntry
 from streaming.verify.findings import Findings, Rule, Side
 
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """A barrier and where it lies; `joined` as in `Entry`."""
+    """A barrier and where it lies; `joined` as in `TopicEntry`."""
 
     barrier: Barrier
     where: Place
@@ -55,7 +55,9 @@ class PartitionHistory:
         self._entries = self._source.entries()
         return True
 
-    def changes(self, on_malformed: Callable[[Place, InputError], None] | None = None) -> Iterator[Entry]:
+    def changes(
+        self, on_malformed: Callable[[Place, InputError], None] | None = None
+    ) -> Iterator[TopicEntry]:
         """The changes before the next barrier.
 
         Raises: InputError for a barrier that can't be read, unless `on_malformed` takes it; the record is
@@ -91,7 +93,7 @@ class UpstreamHistory:
         self._begins = tuple(begins) or (0,) * len(partitions)
         self.last: Barrier | None = None
 
-    def advance(self, apply: Callable[[PartitionHistory, Entry], None]) -> Barrier | None:
+    def advance(self, apply: Callable[[PartitionHistory, TopicEntry], None]) -> Barrier | None:
         """Hand every change up to the next barrier to `apply`, partition by partition; give that barrier.
 
         None when some partition ends first: then `apply` has seen changes that no aligned barrier closes.
@@ -112,7 +114,7 @@ class UpstreamHistory:
         self.last = first.barrier
         return self.last
 
-    def _caught_up(self, heads: list[Closed], apply: Callable[[PartitionHistory, Entry], None]) -> bool:
+    def _caught_up(self, heads: list[Closed], apply: Callable[[PartitionHistory, TopicEntry], None]) -> bool:
         """Go on in partitions whose first barrier lies before the beginning of others; False at the end of one."""
         while True:
             newest = max(head.barrier.curr for head in heads)
@@ -127,7 +129,7 @@ class UpstreamHistory:
                 heads[number] = head
 
     def _head(
-        self, partition: PartitionHistory, apply: Callable[[PartitionHistory, Entry], None]
+        self, partition: PartitionHistory, apply: Callable[[PartitionHistory, TopicEntry], None]
     ) -> Closed | None:
         while True:
             seen = 0
@@ -196,11 +198,11 @@ def _broken(code: Code, head: Closed, found: str, **values: object) -> InputErro
 class Interval:
     """The records of one output partition between two barriers."""
 
-    changes: list[Entry]
+    changes: list[TopicEntry]
     closed: Closed
 
 
-class OutputPartition:
+class OutputHistory:
     """One partition of the output, asked for one upstream barrier after another."""
 
     def __init__(self, history: PartitionHistory, findings: Findings) -> None:

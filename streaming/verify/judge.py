@@ -30,8 +30,8 @@ from streaming.verify.records.initial import InitialTable
 from streaming.verify.records.predicate import condition_of
 from streaming.verify.records.recoding import WORTH_PROCESSES, Decoding, Processes, in_process
 from streaming.verify.records.redelivered import WentBack
-from streaming.verify.records.rows import View
-from streaming.verify.sources.shortened import Folded
+from streaming.verify.records.rows import JobView
+from streaming.verify.sources.shortened import FoldedOutput
 from streaming.verify.sources.topics import TopicPair, read_letters
 
 SETTLE_S = 60.0
@@ -81,7 +81,7 @@ def verify_topics(
     started, count = time.monotonic(), _Counter(progress)
     tested = None if condition is None else condition_of(condition, table)
     forms = _form(formats[0]), _form(formats[1])
-    view = View(table, columns, tested, forms[1].rows_before)
+    view = JobView(table, columns, tested, forms[1].rows_before)
     findings, went_back = Findings(keep), list[str]()
     # Those of the table itself were parked while it had no job.
     elsewhere = _listed(settings, [other for other in siblings if other != output])
@@ -98,7 +98,7 @@ def verify_topics(
         count.total = topics.offsets
         up, out = _sources((upstream, output), topics, forms, table, view, went_back, decoding)
         if topics.since is not None and not reads_upstream:
-            out = out[0], [Folded(source, view) for source in out[1]]
+            out = out[0], [FoldedOutput(source, view) for source in out[1]]
         checked = partial(
             Checker, table, view, up, out, findings, letters, forms[0].rows_before, initial=initial
         )
@@ -145,7 +145,7 @@ def _sources(
     topics: TopicPair,
     forms: tuple[RecordForm, RecordForm],
     table: TableSchema,
-    view: View,
+    view: JobView,
     went_back: list[str],
     decoding: Decoding,
 ) -> tuple[tuple[str, list[Source]], tuple[str, list[Source]]]:

@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient
 
 from schemas.records import BARRIER_HEADER
 from streaming.kafka.clients import KafkaSettings
-from streaming.verify.history import Entry
+from streaming.verify.history import TopicEntry
 
 
 class Writer:
@@ -23,7 +23,7 @@ class Writer:
     def begin(self) -> None:
         self._producer.begin_transaction()
 
-    def send(self, partition: int, entries: Sequence[Entry]) -> None:
+    def send(self, partition: int, entries: Sequence[TopicEntry]) -> None:
         for entry in entries:
             headers: dict[str, str | bytes | None] = {}
             if entry.barrier is not None:
@@ -40,7 +40,7 @@ class Writer:
     def flush(self) -> None:
         self._producer.flush(30)
 
-    def write(self, partitions: Sequence[Sequence[Entry]]) -> None:
+    def write(self, partitions: Sequence[Sequence[TopicEntry]]) -> None:
         """Everything: a transaction for each barrier over all partitions, one for what follows the last."""
         pieces = [intervals(entries) for entries in partitions]
         for number in range(max(map(len, pieces))):
@@ -50,9 +50,9 @@ class Writer:
             self.commit()
 
 
-def intervals(entries: Sequence[Entry]) -> list[list[Entry]]:
+def intervals(entries: Sequence[TopicEntry]) -> list[list[TopicEntry]]:
     """The entries cut behind each barrier."""
-    pieces: list[list[Entry]] = [[]]
+    pieces: list[list[TopicEntry]] = [[]]
     for entry in entries:
         pieces[-1].append(entry)
         if entry.barrier is not None:

@@ -20,8 +20,8 @@ from schemas.formats.protocol import Format, Origins, OutputFormat
 from schemas.formats.upsert import UpsertFormat
 from schemas.records import Barrier, BarrierKind, Change, Op, Row
 from schemas.table import declare
-from streaming.reading.records.forms import RecordForm, RowsBefore
-from streaming.verify.history import Entry, Source
+from streaming.reading.records.forms import RecordForm, RowImages
+from streaming.verify.history import Source, TopicEntry
 from streaming.verify.records import canonical as module
 from streaming.verify.records.canonical import canonical
 from streaming.verify.records.recoding import Decoding, Processes, in_process
@@ -49,9 +49,9 @@ rows = st.tuples(
 
 @dataclass
 class Listed(Source):
-    records: Sequence[Entry]
+    records: Sequence[TopicEntry]
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[TopicEntry]:
         return iter(self.records)
 
     def extend(self) -> bool:
@@ -75,7 +75,7 @@ def columns_of(found: Sequence[Row | None]) -> list[pa.Array]:
     ]
 
 
-def records(format_: OutputFormat, found: Sequence[Change]) -> list[Entry]:
+def records(format_: OutputFormat, found: Sequence[Change]) -> list[TopicEntry]:
     """As a sink sends them: with tombstones where the format has them."""
     length = len(found)
     origins = Origins(
@@ -87,15 +87,17 @@ def records(format_: OutputFormat, found: Sequence[Change]) -> list[Entry]:
     encode = format_.keys(TABLE.key_columns)
     assert encode is not None
     keys = encode([columns_of([change.row for change in found])[0]]).to_pylist()
-    sent: list[Entry] = []
+    sent: list[TopicEntry] = []
     for change, key, value in zip(found, keys, values, strict=True):
-        sent.append(Entry(0, key, value))
+        sent.append(TopicEntry(0, key, value))
         if change.op is Op.DELETE and format_.tombstone_follows:
-            sent.append(Entry(0, key, None))
+            sent.append(TopicEntry(0, key, None))
     return sent
 
 
-def recoded(entries: Sequence[Entry], format_: Format, decoding: Decoding = in_process) -> list[Entry]:
+def recoded(
+    entries: Sequence[TopicEntry], format_: Format, decoding: Decoding = in_process
+) -> list[TopicEntry]:
     form = RecordForm.of(format_)
     [source] = canonical([Listed(entries)], form, TABLE.columns, TABLE.key_columns, decoding=decoding)
     return list(source.entries())
@@ -103,7 +105,7 @@ def recoded(entries: Sequence[Entry], format_: Format, decoding: Decoding = in_p
 
 def expected(change: Change, format_: Format) -> tuple[bytes, bytes]:
     """A key and what a change amounts to in this format."""
-    if RecordForm.of(format_).rows_before is RowsBefore.NONE:
+    if RecordForm.of(format_).rows_before is RowImages.NONE:
         key_alone = (change.row[0], None, None)
         change = (
             Change(Op.DELETE, key_alone, None)
@@ -148,7 +150,7 @@ def test_an_output_has_one_form_of_each_record(format_: Format, writes: OutputFo
     ]
     for other in others:
         if other != (key, value):
-            [read] = recoded([Entry(0, *other)], format_)
+            [read] = recoded([TopicEntry(0, *other)], format_)
             assert (read.key, read.value, read.given) == (other[0], b"", other), other
 
 
@@ -164,11 +166,11 @@ def test_a_null_that_follows_no_delete_is_invalid_and_so_is_a_delete_without_one
 def test_other_processes_read_the_same_in_the_same_order() -> None:
     row = 1, "a", 0.5
     sound = [Change(Op.INSERT, None, row), Change(Op.UPDATE, row, row), Change(Op.DELETE, row, None)] * 700
-    barrier = Entry(0, None, encode_barrier(BARRIER), barrier_header(BARRIER))
+    barrier = TopicEntry(0, None, encode_barrier(BARRIER), barrier_header(BARRIER))
     with Processes(2) as processes:
         for format_, writes in CASES:
             sent = records(writes, sound)
-            entries = [*sent[:1_500], barrier, *sent[1_500:], Entry(0, b"{}", b"nothing")]
+            entries = [*sent[:1_500], barrier, *sent[1_500:], TopicEntry(0, b"{}", b"nothing")]
             entries = [entry._replace(offset=offset) for offset, entry in enumerate(entries)]
             there = recoded(entries, format_, processes.in_other_processes)
             assert there == recoded(entries, format_)

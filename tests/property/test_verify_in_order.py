@@ -16,7 +16,7 @@ from schemas.avro.codec import ChangeCodec, KeyCodec
 from schemas.formats.debezium import DebeziumFormat
 from schemas.json.parsing.placeholder import UNAVAILABLE
 from streaming.reading.records.forms import RecordForm
-from streaming.verify.history import Entry
+from streaming.verify.history import TopicEntry
 from streaming.verify.records import canonical as module
 from streaming.verify.records.canonical import canonical
 from tests.kit.examples import examples
@@ -29,10 +29,10 @@ NAMES = TABLE.column_names
 CHANGES, KEYS = ChangeCodec(TABLE.columns), KeyCodec(TABLE.key_columns)
 
 
-def event_of(offset: int, sent: Sent) -> Entry:
+def event_of(offset: int, sent: Sent) -> TopicEntry:
     key = json.dumps({NAMES[0]: sent.key}).encode()
     if sent.row is None and sent.position is None:
-        return Entry(offset, key, None)
+        return TopicEntry(offset, key, None)
     row = None if sent.row is None else dict(zip(NAMES, sent.row, strict=True))
     if row is not None and sent.leaves_out:
         row[NAMES[NOTE]] = UNAVAILABLE
@@ -46,7 +46,7 @@ def event_of(offset: int, sent: Sent) -> Entry:
     }
     op = "d" if row is None else "u" if sent.position else "r"
     value = {"before": None, "after": row, "source": source, "op": op}
-    return Entry(offset, key, json.dumps(value).encode())
+    return TopicEntry(offset, key, json.dumps(value).encode())
 
 
 def expected_of(stream: list[Sent]) -> list[tuple[int, bytes, bytes]]:
@@ -55,7 +55,7 @@ def expected_of(stream: list[Sent]) -> list[tuple[int, bytes, bytes]]:
     return [(offset, KEYS.encode((key,)), CHANGES.encode(change)) for offset, key, change in taken if change]
 
 
-def recoded(entries: list[Entry]) -> list[Entry]:
+def recoded(entries: list[TopicEntry]) -> list[TopicEntry]:
     [source] = canonical([Listed(entries)], FORM, TABLE.columns, TABLE.key_columns)
     return list(source.entries())
 

@@ -7,10 +7,10 @@ from schemas.json.barriers import decode_beside
 from streaming.sink.columns import OutputPartition
 from streaming.sink.kafka_writer import LastBarrier
 from streaming.sink.protocol import foreign_records
-from streaming.verify.history import Entry
+from streaming.verify.history import TopicEntry
 
 
-def last_of(entry: Entry, place: OutputPartition) -> LastBarrier:
+def last_of(entry: TopicEntry, place: OutputPartition) -> LastBarrier:
     """What the last entry of a partition, or of that of its barriers, says. Raises: TopicError(FOREIGN_RECORDS)."""
     if entry.barrier is None:
         where = f"{place.topic}-{place.partition}@{entry.offset}"

@@ -35,13 +35,13 @@ from streaming.core.jobs import jobs_after
 from streaming.reading.barriers import MergedSource
 from streaming.reading.records.forms import RecordForm
 from streaming.verify.checker import Checker
-from streaming.verify.dead_letters import DeadLetters, Letter
+from streaming.verify.dead_letters import DeadLetter, DeadLetters
 from streaming.verify.findings import Findings
-from streaming.verify.history import Entry
+from streaming.verify.history import TopicEntry
 from streaming.verify.records.canonical import canonical
 from streaming.verify.records.initial import InitialTable
 from streaming.verify.records.predicate import condition_of
-from streaming.verify.records.rows import View
+from streaming.verify.records.rows import JobView
 from tests.kit.encoded_histories import ListSource
 from tests.simulation.broker import Topics
 from tests.simulation.changelog import Changelog
@@ -99,7 +99,7 @@ def _output(world: World, job: JobDefinition, state: JobState | None) -> Iterato
     condition = None if job.filter is None else condition_of(parse_filter(job.filter, table), table)
     sources = [[ListSource(entries) for entries in topic] for topic in (changelog.entries, partitions)]
     form, findings = RecordForm.of(job.format), Findings()
-    view = View(table, job.columns, condition, form.rows_before)
+    view = JobView(table, job.columns, condition, form.rows_before)
     letters = DeadLetters(table, findings, partial(_letters, world, job), _faulty(world))
     output = canonical(sources[1], form, view.rows.columns, table.key_columns)
     checker = Checker(
@@ -134,7 +134,7 @@ def _initial(changelog: Changelog) -> InitialTable | None:
     )
 
 
-def _committed(topics: Topics, job: JobDefinition, number: int) -> list[Entry]:
+def _committed(topics: Topics, job: JobDefinition, number: int) -> list[TopicEntry]:
     """Changes and barriers of a partition, wherever these stand, and whether or not they were deleted since."""
     data = topics.committed((job.output, number))
     if job.barrier_topic is None:
@@ -143,12 +143,12 @@ def _committed(topics: Topics, job: JobDefinition, number: int) -> list[Entry]:
     return list(MergedSource(ListSource(data), ListSource(barriers), job.barrier_topic, number).entries())
 
 
-def _letters(world: World, job: JobDefinition) -> list[Letter]:
+def _letters(world: World, job: JobDefinition) -> list[DeadLetter]:
     topics = world.durable.topics
     return topics.letters(job.dead_letters) if topics.partitions(job.dead_letters) else []
 
 
-def _published(partitions: list[list[Entry]]) -> Iterator[tuple[int, VnodeProgress]]:
+def _published(partitions: list[list[TopicEntry]]) -> Iterator[tuple[int, VnodeProgress]]:
     for entries in partitions:
         for entry in entries:
             if entry.barrier is not None:

@@ -36,7 +36,7 @@ from streaming.cli.topics.target import (
     output_target,
 )
 from streaming.reading.fold import TableFold, Tally
-from streaming.reading.records.forms import RecordForm, RowsBefore
+from streaming.reading.records.forms import RecordForm, RowImages
 from streaming.reading.shown import plain
 from streaming.reading.topic import Complete, GrowingTopic, Record, RecordStream
 
@@ -100,7 +100,7 @@ def command(
     source, job = optional_config(config, file), one_job(named, job)
     target = output_target(source, Broker(bootstrap, kafka), topic, table, job, columns, folds=fold)
     rows_before = RecordForm.of(target.format).rows_before
-    if fold and rows_before is RowsBefore.NO_IDENTITY:
+    if fold and rows_before is RowImages.NO_IDENTITY:
         raise usage("--fold of rows without identity, which add up to no table", "--count, or neither")
     tally, rows = Tally(), TableFold(rows_before, _first_rows(target))
     try:

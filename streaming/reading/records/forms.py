@@ -16,7 +16,7 @@ from streaming.reading.records.logs import PlaceInLog
 from streaming.reading.values.writer_schemas import SchemaLookup
 
 
-class RowsBefore(Enum):
+class RowImages(Enum):
     """Which rows a change comes with."""
 
     FULL = "full"
@@ -63,14 +63,14 @@ class RecordForm:
         return cls(**known, **more, is_output=is_output, is_deleted_field_chosen=chosen)
 
     @property
-    def rows_before(self) -> RowsBefore:
+    def rows_before(self) -> RowImages:
         """Which rows its changes come with."""
         if self.format == "append":
-            return RowsBefore.NO_IDENTITY
+            return RowImages.NO_IDENTITY
         is_full = self.format == "change" or (
             self.format == "debezium" and (self.is_output or self.before == "full")
         )
-        return RowsBefore.FULL if is_full else RowsBefore.NONE
+        return RowImages.FULL if is_full else RowImages.NONE
 
     @property
     def may_be_null(self) -> bool:

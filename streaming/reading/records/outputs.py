@@ -24,7 +24,7 @@ from streaming.reading.records.written import (
     row_schema_of,
     row_text,
 )
-from streaming.reading.values.avro_bytes import Cursor, RowCodec, long_bytes, sized
+from streaming.reading.values.avro_bytes import AvroCursor, RowCodec, long_bytes, sized
 from streaming.reading.values.connect import FieldMeaning, described_reader
 from streaming.reading.values.invalid import InvalidRecordError
 from streaming.reading.values.json_text import JsonNumber, as_object, parsed
@@ -268,7 +268,7 @@ class AvroOutput(OutputEncoding):
         return row
 
     def event(self, data: bytes) -> tuple[str, Row | None, Row | None]:
-        cursor = Cursor(_behind(data, self._value_frame))
+        cursor = AvroCursor(_behind(data, self._value_frame))
         before, after = (
             self._rows.read_row(cursor) if cursor.choice(2) else None for _ in ("before", "after")
         )

@@ -14,12 +14,12 @@ from streaming.reading.records.avro_records import AvroRecords
 from streaming.reading.records.forms import ReadRecord, RecordForm
 from streaming.reading.records.json_records import JsonRecords
 from streaming.reading.records.outputs import AvroOutput, JsonOutput, OutputReader
-from streaming.reading.records.upstreams import Appended, Events, Upserts, UpstreamReader
+from streaming.reading.records.upstreams import Appended, ChangeEvents, Upserts, UpstreamReader
 from streaming.reading.values.avro_bytes import RowCodec
 from streaming.reading.values.invalid import InvalidRecordError
 
 
-class Changes(UpstreamReader):
+class PlainChanges(UpstreamReader):
     """Changes in Avro without a schema in front, docs/contract.md#records-on-the-upstream. Keys are not compared."""
 
     def __init__(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> None:
@@ -44,7 +44,7 @@ def reader_of(form: RecordForm, columns: Sequence[Column], key_columns: Sequence
     """The reader of records in a form. `columns` are those of its rows: the table's, or the job's for an output."""
     is_avro = form.encoding == "avro-registry"
     if form.format == "change":
-        return Changes(columns, key_columns)
+        return PlainChanges(columns, key_columns)
     if form.is_output:
         if is_avro:
             return OutputReader(form, columns, key_columns, AvroOutput(form, columns, key_columns))
@@ -55,4 +55,4 @@ def reader_of(form: RecordForm, columns: Sequence[Column], key_columns: Sequence
         return Appended(form, columns, records)
     if form.format == "upsert":
         return Upserts(form, columns, key_columns, records)
-    return Events(form, columns, key_columns, records)
+    return ChangeEvents(form, columns, key_columns, records)

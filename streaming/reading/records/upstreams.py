@@ -1,7 +1,7 @@
 """Records of an upstream in the forms `upsert`, `append` and `debezium`, in JSON and in Avro by a registry.
 
 JsonRecords, AvroRecords      keys, rows and events in one encoding
-Upserts, Appended, Events     what they say of the table
+Upserts, Appended, ChangeEvents     what they say of the table
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ class Upserts(KeyedReader):
         return ReadRecord(change, key=tuple(keys.values()))
 
 
-class Events(KeyedReader):
+class ChangeEvents(KeyedReader):
     """Change events of Debezium's connectors. Without rows before, an INSERT only says what the row is now."""
 
     def record(self, key: bytes | None, value: bytes | None, *, where: str | None = None) -> ReadRecord:

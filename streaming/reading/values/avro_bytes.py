@@ -31,7 +31,7 @@ OPS = tuple(Op)
 _SINGLE_BYTES = [bytes([byte]) for byte in range(0x80)]
 
 
-class Cursor:
+class AvroCursor:
     """Bytes, read from `at` on. Its methods raise InvalidRecordError; AVRO_TRUNCATED at the end of the bytes."""
 
     __slots__ = ("at", "data", "depth", "most_items")
@@ -100,7 +100,7 @@ class Cursor:
             raise InvalidRecordError(f"branch or symbol {index} where 0..{count - 1} exist")
         return index
 
-    def blocks(self, item: Callable[[Cursor], Any]) -> list[Any]:
+    def blocks(self, item: Callable[[AvroCursor], Any]) -> list[Any]:
         """The items of an array or a map."""
         found: list[Any] = []
         while count := self.long():
@@ -111,7 +111,7 @@ class Cursor:
             found += [item(self) for _ in range(count)]
         return found
 
-    def nested(self, read: Callable[[Cursor], Any]) -> Any:
+    def nested(self, read: Callable[[AvroCursor], Any]) -> Any:
         """A value within another one: how deep they go is up to the record where a type contains itself."""
         self.depth += 1
         if self.depth > MAX_NESTING:
@@ -126,7 +126,7 @@ class Cursor:
             raise InvalidRecordError(f"{left} bytes left over", Code.AVRO_TRAILING)
 
 
-FieldReader = Callable[[Cursor], Any]
+FieldReader = Callable[[AvroCursor], Any]
 
 
 def _out_of_range(column: Column) -> InvalidRecordError:
@@ -135,14 +135,14 @@ def _out_of_range(column: Column) -> InvalidRecordError:
     )
 
 
-def _int(cursor: Cursor, column: Column) -> int:
+def _int(cursor: AvroCursor, column: Column) -> int:
     number = cursor.integer()
     if not -(2**31) <= number < 2**31:
         raise _out_of_range(column)
     return number
 
 
-def _decimal(cursor: Cursor, column: Column) -> Decimal:
+def _decimal(cursor: AvroCursor, column: Column) -> Decimal:
     data = cursor.bytes()
     if not data:
         raise InvalidRecordError("a decimal of no byte")
@@ -159,21 +159,21 @@ def date_of(number: int) -> dt.date:
     return dt.date.min + dt.timedelta(days=number - _FIRST_DAY)
 
 
-def _date(cursor: Cursor, column: Column) -> dt.date:
+def _date(cursor: AvroCursor, column: Column) -> dt.date:
     try:
         return date_of(cursor.integer())
     except OverflowError:
         raise _out_of_range(column) from None
 
 
-def _timestamp(cursor: Cursor, column: Column) -> dt.datetime:
+def _timestamp(cursor: AvroCursor, column: Column) -> dt.datetime:
     try:
         return EPOCH + dt.timedelta(microseconds=cursor.long())
     except OverflowError:
         raise _out_of_range(column) from None
 
 
-_READERS: dict[TypeName, Callable[[Cursor, Column], Any]] = {
+_READERS: dict[TypeName, Callable[[AvroCursor, Column], Any]] = {
     TypeName.BOOLEAN: lambda cursor, _: cursor.boolean(),
     TypeName.INT: _int,
     TypeName.BIGINT: lambda cursor, _: cursor.long(),
@@ -249,27 +249,27 @@ class RowCodec:
         self.columns = tuple(columns)
         self._plan = [(column, _READERS[column.type.name], _WRITERS[column.type.name]) for column in columns]
 
-    def read_row(self, cursor: Cursor) -> Row:
+    def read_row(self, cursor: AvroCursor) -> Row:
         """The next row. Raises: InvalidRecordError."""
         return tuple(
             None if column.nullable and cursor.choice(2) == 0 else read(cursor, column)
             for column, read, _ in self._plan
         )
 
-    def optional_row(self, cursor: Cursor) -> Row | None:
+    def optional_row(self, cursor: AvroCursor) -> Row | None:
         """The next row, which may be null. Raises: InvalidRecordError."""
         return None if cursor.choice(2) == 0 else self.read_row(cursor)
 
     def row(self, data: bytes) -> Row:
         """All of the bytes as one row. Raises: InvalidRecordError."""
-        cursor = Cursor(data)
+        cursor = AvroCursor(data)
         row = self.read_row(cursor)
         cursor.end()
         return row
 
     def change(self, data: bytes) -> Change:
         """All of the bytes as one change. Raises: InvalidRecordError, UNKNOWN_OP for an op that there is not."""
-        cursor = Cursor(data)
+        cursor = AvroCursor(data)
         number = cursor.integer()
         if not 0 <= number < len(OPS):
             raise InvalidRecordError(f"op {number} where 0..{len(OPS) - 1} exist", Code.UNKNOWN_OP)

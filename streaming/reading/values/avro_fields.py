@@ -12,7 +12,7 @@ from typing import Any
 from schemas.errors import Code
 from schemas.table import Column
 from schemas.types import TypeName
-from streaming.reading.values.avro_bytes import MAX_ITEMS, Cursor, FieldReader, date_of
+from streaming.reading.values.avro_bytes import MAX_ITEMS, AvroCursor, FieldReader, date_of
 from streaming.reading.values.invalid import InvalidRecordError
 from streaming.reading.values.json_text import STACK_FRAMES
 from streaming.reading.values.json_values import EPOCH, at_scale, nearest_single, read_value, text_reader
@@ -71,7 +71,7 @@ def record_reader(
     if exact and any(name is None for name, _ in steps):
         raise IncompatibleSchemaError("a key column that is always null")
 
-    def record(cursor: Cursor) -> dict[str, Any]:
+    def record(cursor: AvroCursor) -> dict[str, Any]:
         found = {}
         for name, read in steps:
             value = read(cursor)
@@ -118,7 +118,7 @@ def column_reader(column: Column, field: AvroSchema, *, truncates: bool = False)
     if read is None:
         raise IncompatibleSchemaError(f"field {column.name} is {found}, its column {column.type}")
 
-    def value(cursor: Cursor) -> Any:
+    def value(cursor: AvroCursor) -> Any:
         try:
             return read(cursor)
         except OverflowError:
@@ -146,19 +146,19 @@ def _fitting(column: Column, kind: Mapping[str, Any], *, truncates: bool) -> Fie
         return _of_text(column, truncates=truncates)
     match column.type.name:
         case TypeName.BOOLEAN if avro == "boolean":
-            return Cursor.boolean
+            return AvroCursor.boolean
         case TypeName.INT if avro == "int":
             return _int
         case TypeName.BIGINT if avro in ("int", "long"):
-            return Cursor.long
+            return AvroCursor.long
         case TypeName.FLOAT | TypeName.DOUBLE:
             return _real(column, avro)
         case TypeName.STRING if avro == "enum" and kind["symbols"]:
             return _symbol(kind["symbols"])
         case TypeName.STRING if avro in ("string", "bytes") and meaning != "decimal":
-            return Cursor.string
+            return AvroCursor.string
         case TypeName.BINARY if avro in ("string", "bytes") and meaning != "decimal":
-            return Cursor.bytes
+            return AvroCursor.bytes
         case TypeName.BINARY if avro == "fixed" and meaning != "decimal":
             return _fixed(kind["size"])
         case TypeName.DECIMAL:
@@ -170,7 +170,7 @@ def _fitting(column: Column, kind: Mapping[str, Any], *, truncates: bool) -> Fie
     return None
 
 
-def _int(cursor: Cursor) -> int:
+def _int(cursor: AvroCursor) -> int:
     number = cursor.long()
     if not -(2**31) <= number < 2**31:
         raise OverflowError
@@ -191,7 +191,7 @@ def _real(column: Column, avro: str) -> FieldReader | None:
 
 
 def _symbol(symbols: Sequence[str]) -> FieldReader:
-    def read(cursor: Cursor) -> str:
+    def read(cursor: AvroCursor) -> str:
         index = cursor.long()
         if not 0 <= index < len(symbols):
             raise ValueError
@@ -217,7 +217,7 @@ def _decimal(column: Column, kind: Mapping[str, Any], meaning: str | None) -> Fi
     return None if scale > digits_in(size) else lambda cursor: _scaled(column, cursor.take(size), scale)
 
 
-def _own_scale(column: Column, cursor: Cursor) -> Decimal:
+def _own_scale(column: Column, cursor: AvroCursor) -> Decimal:
     scale = cursor.long()
     return _scaled(column, cursor.bytes(), scale)
 
@@ -229,7 +229,7 @@ def _scaled(column: Column, data: bytes, scale: int) -> Decimal:
 
 
 def _instant(nanoseconds: int, *, truncates: bool) -> FieldReader:
-    def read(cursor: Cursor) -> dt.datetime:
+    def read(cursor: AvroCursor) -> dt.datetime:
         micros, rest = divmod(cursor.long() * nanoseconds, 1_000)
         if rest and not truncates:
             raise OverflowError
@@ -243,7 +243,7 @@ def _of_text(column: Column, *, truncates: bool) -> FieldReader:
     read, is_date = text_reader(column, truncates=truncates), column.type.name is TypeName.DATE
     beyond = _NO_COLUMN_HOLDS.get(column.type.name, ())
 
-    def value(cursor: Cursor) -> Any:
+    def value(cursor: AvroCursor) -> Any:
         text = cursor.string()
         if text in beyond:
             raise OverflowError
@@ -287,7 +287,7 @@ class _Passing:
             steps += [self.over(field) for field in fields]
         own = steps
 
-        def record(cursor: Cursor) -> None:
+        def record(cursor: AvroCursor) -> None:
             for step in own:
                 cursor.nested(step)
 
@@ -299,13 +299,13 @@ def _over_blocks(item: FieldReader) -> FieldReader:
 
 
 _PLAIN: dict[str, FieldReader] = {
-    "boolean": Cursor.boolean,
-    "int": Cursor.long,
-    "long": Cursor.long,
+    "boolean": AvroCursor.boolean,
+    "int": AvroCursor.long,
+    "long": AvroCursor.long,
     "float": _fixed(4),
     "double": _fixed(8),
-    "bytes": Cursor.bytes,
-    "string": Cursor.bytes,
+    "bytes": AvroCursor.bytes,
+    "string": AvroCursor.bytes,
 }
 
 
@@ -362,7 +362,7 @@ class FramedReader:
         if schema_id not in self._known:
             self._known[schema_id] = self._reader(schema_id)
         read, most_items = self._known[schema_id]
-        cursor = Cursor(data, _ID_BYTES, most_items=most_items)
+        cursor = AvroCursor(data, _ID_BYTES, most_items=most_items)
         found: dict[str, Any] = read(cursor)
         cursor.end()
         return found

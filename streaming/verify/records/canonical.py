@@ -12,7 +12,7 @@ from functools import partial
 
 from schemas.records import Op
 from schemas.table import Column
-from streaming.reading.entries import Entry, RecordFault, Source
+from streaming.reading.entries import RecordFault, Source, TopicEntry
 from streaming.reading.records.forms import CHANGE_FORM, RecordForm
 from streaming.reading.records.logs import LogName
 from streaming.reading.values.avro_bytes import OPS, RowCodec
@@ -61,7 +61,7 @@ class CanonicalSource:
     ) -> None:
         self._source, self._form, self._decode, self._order = source, form, decode, order
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[TopicEntry]:
         """Those of the source that say anything of the table."""
         pairs = self._pairs()
         if self._form.has_tombstones:
@@ -81,13 +81,13 @@ class CanonicalSource:
                 yield entry, self._order.taken(entry, record)
 
 
-_Pair = tuple[Entry, Entry | None]
+_Pair = tuple[TopicEntry, TopicEntry | None]
 """A record as it came, and in canonical form; None where it is no change."""
 
 
-def _chunks(entries: Iterator[Entry]) -> Iterator[list[Entry]]:
+def _chunks(entries: Iterator[TopicEntry]) -> Iterator[list[TopicEntry]]:
     """Entries in their order, some at a time; none is empty."""
-    chunk, size = list[Entry](), 0
+    chunk, size = list[TopicEntry](), 0
     for entry in entries:
         chunk.append(entry)
         size += len(entry.value or b"")
@@ -100,7 +100,7 @@ def _chunks(entries: Iterator[Entry]) -> Iterator[list[Entry]]:
 
 def _without_tombstones(pairs: Iterator[_Pair]) -> Iterator[_Pair]:
     """Each DELETE with the record behind it that repeats its key, without that one. Any other null is invalid."""
-    deleted: tuple[Entry, Entry] | None = None
+    deleted: tuple[TopicEntry, TopicEntry] | None = None
     for entry, recoded in pairs:
         is_change = entry.barrier is None
         if deleted is not None:
@@ -118,7 +118,7 @@ def _without_tombstones(pairs: Iterator[_Pair]) -> Iterator[_Pair]:
             yield entry, recoded
 
 
-def _invalid(entry: Entry, fault: RecordFault | None = None) -> Entry:
+def _invalid(entry: TopicEntry, fault: RecordFault | None = None) -> TopicEntry:
     """An invalid record: it has no value, and the key that it came with."""
     return entry._replace(value=b"", given=(entry.key, entry.value), fault=fault)
 
@@ -146,7 +146,7 @@ class PartitionOrder:
         self._snapshots, self._on_went_back = snapshots, on_went_back
         self._ended: bytes | None = None
 
-    def end_interval(self, entry: Entry) -> None:
+    def end_interval(self, entry: TopicEntry) -> None:
         """At a barrier. The rows of snapshots in other partitions are known once these were read up to it."""
         if self._rule is not None:
             self._settle(self._rule)
@@ -158,7 +158,7 @@ class PartitionOrder:
             rule.end_interval(self._snapshots[self._ended])
             self._ended = None
 
-    def taken(self, entry: Entry, record: CanonicalRecord) -> Entry | None:
+    def taken(self, entry: TopicEntry, record: CanonicalRecord) -> TopicEntry | None:
         """The change with the values that it leaves out; None for no change, and for a redelivered one."""
         key, value = record.key, record.value
         if record.fault is not None:

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple, Self
 
 from schemas.errors import InputError
 from schemas.table import Column
-from streaming.reading.entries import Entry, RecordFault
-from streaming.reading.records.forms import RecordForm, RowsBefore
+from streaming.reading.entries import RecordFault, TopicEntry
+from streaming.reading.records.forms import RecordForm, RowImages
 from streaming.reading.records.logs import PlaceInLog
 from streaming.reading.records.reader import reader_of
 from streaming.reading.values.avro_bytes import RowCodec
@@ -54,7 +54,7 @@ class CanonicalReader:
         self._form, self._columns, self._key_columns = form, tuple(columns), tuple(key_columns)
         self._reader = reader_of(form, columns, key_columns)
         self._rows, self._keys = RowCodec(columns), RowCodec(key_columns)
-        self._has_identity = form.rows_before is not RowsBefore.NO_IDENTITY
+        self._has_identity = form.rows_before is not RowImages.NO_IDENTITY
 
     def for_other_process(self) -> bytes:
         """The same for another process, pickled, but without schemas: these have to be sent with the records."""
@@ -84,8 +84,8 @@ class CanonicalReader:
         return CanonicalRecord(own_key, change, None, record.left_out, record.place)
 
 
-Chunks = Iterator[list[Entry]]
-Decoded = Iterator[tuple[Entry, CanonicalRecord | None]]
+Chunks = Iterator[list[TopicEntry]]
+Decoded = Iterator[tuple[TopicEntry, CanonicalRecord | None]]
 """Each entry with what it is in canonical form, None for a barrier."""
 Decode = Callable[[Chunks], Decoded]
 Decoding = Callable[[CanonicalReader], Decode]
@@ -121,7 +121,7 @@ class Processes:
         pickled = reader.for_other_process()
 
         def decode(chunks: Chunks) -> Decoded:
-            waiting = deque[tuple[list[Entry], Future[list[CanonicalRecord]]]]()
+            waiting = deque[tuple[list[TopicEntry], Future[list[CanonicalRecord]]]]()
             for chunk in chunks:
                 pairs = [(entry.key, entry.value) for entry in chunk if entry.barrier is None]
                 future = self._pool.submit(_read, pickled, reader.schemas_of(pairs), pairs)
@@ -134,7 +134,7 @@ class Processes:
         return decode
 
 
-def _zipped(chunk: list[Entry], future: Future[list[CanonicalRecord]]) -> Decoded:
+def _zipped(chunk: list[TopicEntry], future: Future[list[CanonicalRecord]]) -> Decoded:
     records = iter(future.result())
     for entry in chunk:
         yield entry, None if entry.barrier is not None else next(records)

@@ -19,7 +19,7 @@ from schemas.errors import Code, InputError
 from schemas.records import Change, Op, Row
 from schemas.table import Column, TableSchema
 from schemas.types import TypeName
-from streaming.reading.records.forms import RowsBefore
+from streaming.reading.records.forms import RowImages
 from streaming.reading.values.avro_bytes import RowCodec
 from streaming.reading.values.invalid import InvalidRecordError
 
@@ -162,14 +162,14 @@ def _long_varint(row: bytes, at: int) -> tuple[int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class RowCondition:
     """A filter, row by row: `test` gets the values of `columns`, in order, and says TRUE, FALSE or None."""
 
     columns: tuple[str, ...]
     test: Callable[[Row], bool | None]
 
 
-def _remembered(table: TableSchema, condition: Condition) -> Callable[[bytes], bool]:
+def _remembered(table: TableSchema, condition: RowCondition) -> Callable[[bytes], bool]:
     """The condition on the bytes of its columns; what filters look at tends to have few distinct values."""
     values = RowCodec(table.select(condition.columns))
 
@@ -180,7 +180,7 @@ def _remembered(table: TableSchema, condition: Condition) -> Callable[[bytes], b
     return shows
 
 
-class View:
+class JobView:
     """What a job shows of an upstream row: its columns if the filter says TRUE, else nothing.
 
     `columns` None means all of the table's, in declared order. `rows_before`: of the output's changes; of those without
@@ -191,8 +191,8 @@ class View:
         self,
         table: TableSchema,
         columns: Sequence[str] | None = None,
-        condition: Condition | None = None,
-        rows_before: RowsBefore = RowsBefore.FULL,
+        condition: RowCondition | None = None,
+        rows_before: RowImages = RowImages.FULL,
     ) -> None:
         names = table.column_names if columns is None else tuple(columns)
         self.rows_before = rows_before
@@ -207,7 +207,7 @@ class View:
 
     def change(self, before: bytes | None, after: bytes | None) -> bytes | None:
         """The output's change from one row that it shows to another; None where neither is shown."""
-        if self.rows_before is RowsBefore.FULL or (before is None and after is None):
+        if self.rows_before is RowImages.FULL or (before is None and after is None):
             return compose(before, after)
         if after is not None:
             return compose(None, after)

@@ -1,7 +1,7 @@
 """Topics whose oldest barriers were deleted: all records up to a barrier that every topic still has are one interval.
 
 Shortened    a partition without the barriers before that one, which then lists all positions known by then
-Folded       of an output, what the records of that interval add up to: an INSERT of each row that is left
+FoldedOutput       of an output, what the records of that interval add up to: an INSERT of each row that is left
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, located, place
 from streaming.kafka.topics import Watermarks
 from streaming.reading.barriers import read_barrier, read_separate_barrier
-from streaming.reading.entries import Entry, Source
+from streaming.reading.entries import Source, TopicEntry
 from streaming.reading.sources import entry_of
-from streaming.verify.records.rows import View
+from streaming.verify.records.rows import JobView
 
 _WINDOW_OFFSETS = 4_096
 
@@ -36,7 +36,7 @@ class Shortened(Source):
     def __post_init__(self) -> None:
         self._progress: dict[int, VnodeProgress] | None = {}
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[TopicEntry]:
         """As `Source.entries`."""
         return (entry for entry in map(self._shortened, self.source.entries()) if entry is not None)
 
@@ -44,7 +44,7 @@ class Shortened(Source):
         """As the source."""
         return self.source.extend()
 
-    def _shortened(self, entry: Entry) -> Entry | None:
+    def _shortened(self, entry: TopicEntry) -> TopicEntry | None:
         if self._progress is None or entry.barrier is None:
             return entry
         try:
@@ -62,14 +62,14 @@ class Shortened(Source):
 
 
 @dataclass
-class Folded(Source):
+class FoldedOutput(Source):
     """An output in canonical form, from the barrier on that closes what was shortened."""
 
     source: Source
-    view: View
+    view: JobView
     _begun: bool = field(default=False, init=False)
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[TopicEntry]:
         """As `Source.entries`; records at fault stay as they are."""
         rows: dict[bytes | None, _Last] = {}
         for entry in self.source.entries():
@@ -85,7 +85,7 @@ class Folded(Source):
         """As the source."""
         return self.source.extend()
 
-    def _fold(self, entry: Entry, rows: dict[bytes | None, _Last]) -> None:
+    def _fold(self, entry: TopicEntry, rows: dict[bytes | None, _Last]) -> None:
         last = rows.pop(entry.key, _NOTHING)
         try:
             after = self.view.rows.split(entry.value or b"", last.row)[1]
@@ -100,7 +100,7 @@ class _Last(NamedTuple):
     """The row of a key, and the entry that stands for it."""
 
     row: bytes | None
-    shown: Entry | None
+    shown: TopicEntry | None
 
 
 _NOTHING = _Last(None, None)

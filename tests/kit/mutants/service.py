@@ -32,9 +32,9 @@ from schemas.types import ColumnType, TypeName
 from streaming.reading.records.forms import RecordForm
 from streaming.verify.checker import Checker
 from streaming.verify.findings import Report
-from streaming.verify.history import Entry
+from streaming.verify.history import TopicEntry
 from streaming.verify.records.canonical import canonical
-from streaming.verify.records.rows import View
+from streaming.verify.records.rows import JobView
 from tests.kit.avro_records import encoded
 from tests.kit.encoded_histories import ListSource
 from tests.kit.origins import origins
@@ -106,12 +106,12 @@ KEY_SCHEMA = {"type": "record", "name": "Key", "fields": [{"name": "id", "type":
 _REGISTRY = KnownSchemas((WriterSchema(1, json.dumps(KEY_SCHEMA)), WriterSchema(2, json.dumps(ROW_SCHEMA))))
 
 
-def _in_json(rows: Sequence[str]) -> list[Entry]:
-    return [Entry(0, b'{"id":%d}' % number, row.encode()) for number, row in enumerate(rows, 1)]
+def _in_json(rows: Sequence[str]) -> list[TopicEntry]:
+    return [TopicEntry(0, b'{"id":%d}' % number, row.encode()) for number, row in enumerate(rows, 1)]
 
 
 _SOURCE = '"source":{"connector":"postgresql","name":"s","db":"d","snapshot":"true"}'
-UPSTREAMS: dict[str, tuple[Format, list[Entry]]] = {
+UPSTREAMS: dict[str, tuple[Format, list[TopicEntry]]] = {
     "upsert json": (UpsertFormat(), _in_json(ROWS_IN_JSON)),
     "debezium json": (
         DebeziumFormat(time="microseconds", decimal="precise"),
@@ -120,7 +120,9 @@ UPSTREAMS: dict[str, tuple[Format, list[Entry]]] = {
     "upsert avro": (
         UpsertFormat(encoding="avro-registry").with_schemas(_REGISTRY),
         [
-            Entry(0, frame(1) + encoded(KEY_SCHEMA, {"id": row["id"]}), frame(2) + encoded(ROW_SCHEMA, row))
+            TopicEntry(
+                0, frame(1) + encoded(KEY_SCHEMA, {"id": row["id"]}), frame(2) + encoded(ROW_SCHEMA, row)
+            )
             for row in ROWS_IN_AVRO
         ],
     ),
@@ -232,12 +234,12 @@ INSIDE: dict[str, Callable[[pytest.MonkeyPatch, Fault], None]] = {
 }
 
 
-def _barrier(number: int, *progress: VnodeProgress) -> Entry:
+def _barrier(number: int, *progress: VnodeProgress) -> TopicEntry:
     value = Barrier(number << 16, (number - 1) << 16, BarrierKind.CHECKPOINT, 1, 0, progress=progress)
-    return Entry(0, None, encode_barrier(value), barrier_header(value))
+    return TopicEntry(0, None, encode_barrier(value), barrier_header(value))
 
 
-def sent(upstream: Format, output: OutputFormat, records: Sequence[Entry]) -> list[Entry]:
+def sent(upstream: Format, output: OutputFormat, records: Sequence[TopicEntry]) -> list[TopicEntry]:
     """What the service's decoder and encoder make of records."""
     read = upstream.column_reader(TABLE.columns, TABLE.key_columns)
     assert read is not None
@@ -250,7 +252,9 @@ def sent(upstream: Format, output: OutputFormat, records: Sequence[Entry]) -> li
     encode = output.keys(TABLE.key_columns)
     assert encode is not None
     keys = encode([after[0]])
-    return [Entry(0, key, value) for key, value in zip(keys.to_pylist(), values.to_pylist(), strict=True)]
+    return [
+        TopicEntry(0, key, value) for key, value in zip(keys.to_pylist(), values.to_pylist(), strict=True)
+    ]
 
 
 def judged(upstream: str, output: str) -> Report:
@@ -272,6 +276,6 @@ def judged(upstream: str, output: str) -> Report:
         for form, entries in topics
     ]
     forms = [RecordForm.of(form) for form, _ in topics]
-    view = View(TABLE, rows_before=forms[1].rows_before)
+    view = JobView(TABLE, rows_before=forms[1].rows_before)
     checker = Checker(TABLE, view, ("up", sources[0]), ("out", sources[1]), rows_before=forms[0].rows_before)
     return checker.run(require_complete=True)
