@@ -59,7 +59,7 @@ TABLE = declare(
 )
 _MICROS, _DAYS = 1_769_860_800_123_456, 20_484
 
-# Each row in three forms, by hand: whoever made them from values would need an encoder again.
+# Each row in three forms, by hand: to make them from values would need an encoder again.
 ROWS_IN_JSON = (
     '{"id":1,"amount":"-12.34","count":-7,"note":"größe","at":"2026-01-31T12:00:00.123456Z","day":"2026-01-31",'
     '"ok":true,"ratio":-0.5,"raw":"AP8="}',
