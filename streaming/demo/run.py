@@ -34,10 +34,14 @@ from streaming.events.forms import events_of
 from streaming.events.generator import ChangeGenerator, ChangeMix
 from streaming.events.sender import ChangeSender, LiveLoad, SentChanges, produce_rows
 from streaming.kafka.clients import KafkaSettings
-from streaming.kafka.consumer import RangeReader
+from streaming.kafka.consumer import RangeReader, located
 from streaming.kafka.topics import create_topic
 from streaming.protocol.report import BatchReport
-from streaming.reading.records import RecordDecoder, plain
+from streaming.reading.entries import Place
+from streaming.reading.records.forms import RecordForm
+from streaming.reading.shown import plain
+from streaming.reading.sources import entry_of
+from streaming.reading.topic import RecordStream
 from streaming.runtime.java.jars import JarSet, broker_archive, ensure, recording
 from streaming.service.bootstrap import hosted_service
 from streaming.service.service import Service
@@ -239,13 +243,16 @@ _LOOKED_AT = 200
 def last_rows(kafka: KafkaSettings, job: JobDefinition, table: TableSchema, count: int = 3) -> list[str]:
     """The newest rows at the end of a partition that has some."""
     columns = table.select(job.columns)
-    decoder = RecordDecoder(columns, table.key_columns, job.format)
+    stream = RecordStream(columns, table.key_columns, RecordForm.of(job.format))
     with RangeReader(kafka) as reader:
         rows = []
         for partition, marks in enumerate(reader.watermarks(job.output)):
             first = max(marks.earliest, marks.stable - _LOOKED_AT)
             for chunk in reader.read(job.output, {partition: (first, marks.stable)}):
-                bodies = [record.body for message in chunk if (record := decoder.decode(message)) is not None]
+                records = (
+                    stream.read(Place(job.output, *located(message)), entry_of(message)) for message in chunk
+                )
+                bodies = [record.body for record in records if record is not None]
                 rows += [body.after for body in bodies if isinstance(body, Change) and body.after is not None]
             if rows:
                 break

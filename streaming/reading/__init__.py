@@ -1,4 +1,16 @@
-"""Reading a topic of changes and barriers for people: decode, print, fold.
+"""Topics read by a reader of their own, for `verify`, `consume` and `demo`: nothing of it is the service's.
 
-`verify` has a reader of its own, on purpose.
+values      values of columns, in JSON and Avro
+records     records in every form
+entries     records as they lie in partitions
+barriers    barriers, and data merged with a topic of barriers
+feed        consumers of a topic whose partitions are read at paces of their own
+ends        where the partitions of a live topic end
+sources     partitions up to ends that can be moved
+topic       a topic as it grows, as records
+fold        ... as a table
+shown       values as text
+
+What is shared with the service is declared, not computed (tables and types, settings, error codes, plain values), and
+the connection to the broker.
 """

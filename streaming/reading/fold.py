@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from schemas.errors import Code, InputError
-from schemas.formats.protocol import Images
 from schemas.position import Key
 from schemas.records import Barrier, Change, Op, Row
-from streaming.reading.records import Record
+from streaming.reading.records.forms import RowImages
+from streaming.reading.topic import Record
 
 
 @dataclass(slots=True)
@@ -34,17 +34,19 @@ class Tally:
 class TableFold:
     """The rows of the table after the changes so far.
 
-    With `images` FULL a change that does not fit them is an error; else there is nothing to compare it with.
+    With rows before (`FULL`) a change that does not fit them is an error; else there is nothing to compare it with.
     """
 
-    def __init__(self, images: Images = Images.FULL, begins: Iterable[tuple[Key, Row]] = ()) -> None:
+    def __init__(
+        self, rows_before: RowImages = RowImages.FULL, begins: Iterable[tuple[Key, Row]] = ()
+    ) -> None:
         """`begins` are the rows that were there before the first change."""
         self.rows: dict[Key, Row] = dict(begins)
-        self._images = images
+        self._rows_before = rows_before
 
     def apply(self, key: Key, change: Change, where: str) -> None:
         """Raises: InputError INSERT_EXISTING_KEY, DELETE_MISSING_KEY (of UPDATE too), OLD_ROW_MISMATCH."""
-        if self._images is Images.FULL:
+        if self._rows_before is RowImages.FULL:
             self._check(self.rows.get(key), change, where)
         if change.after is None:
             self.rows.pop(key, None)
@@ -53,11 +55,13 @@ class TableFold:
 
     def _check(self, present: Row | None, change: Change, where: str) -> None:
         if change.op is Op.INSERT and present is not None:
-            raise _misfit(Code.INSERT_EXISTING_KEY, where, "an INSERT of a key that is there")
+            raise _contradiction(Code.INSERT_EXISTING_KEY, where, "an INSERT of a key that is there")
         if change.op is not Op.INSERT and present is None:
-            raise _misfit(Code.DELETE_MISSING_KEY, where, f"{change.op.name} of a key that is not there")
+            raise _contradiction(
+                Code.DELETE_MISSING_KEY, where, f"{change.op.name} of a key that is not there"
+            )
         if not _same(change.before, present):
-            raise _misfit(Code.OLD_ROW_MISMATCH, where, "another row in `before` than the one there")
+            raise _contradiction(Code.OLD_ROW_MISMATCH, where, "another row in `before` than the one there")
 
 
 def _same(one: Row | None, other: Row | None) -> bool:
@@ -67,5 +71,5 @@ def _same(one: Row | None, other: Row | None) -> bool:
     return all(a == b or (a != a and b != b) for a, b in zip(one, other, strict=True))
 
 
-def _misfit(code: Code, where: str, found: str) -> InputError:
+def _contradiction(code: Code, where: str, found: str) -> InputError:
     return InputError(code, where=where, found=found)

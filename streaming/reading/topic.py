@@ -1,95 +1,161 @@
 """A topic read as it grows: changes and barriers, in order in each partition, wherever the barriers stand.
 
-TopicReader     what has come since the last look
+GrowingTopic    what has come since the last time
 Complete        of that, what lies before barriers that all partitions have, up to one of them: the topic at a cut
 """
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-
-from confluent_kafka import Message
+from dataclasses import dataclass
+from typing import Self
 
 from schemas.epoch import NO_EPOCH
-from schemas.errors import Code, TopicError
-from schemas.records import BARRIER_HEADER, Barrier
-from streaming.kafka.barriers import FoundBeside, beside_barrier_in
-from streaming.kafka.consumer import RangeReader, header_of, located
-from streaming.reading.records import Record, RecordDecoder
+from schemas.errors import Code, InputError, TopicError
+from schemas.position import Key
+from schemas.records import Barrier, Change
+from schemas.table import Column
+from streaming.kafka.clients import KafkaSettings
+from streaming.kafka.topics import Watermarks, admin, watermarks
+from streaming.reading.barriers import MergedSource, read_barrier
+from streaming.reading.ends import Ends
+from streaming.reading.entries import Place, Source, TopicEntry
+from streaming.reading.records.forms import RecordForm, RowImages
+from streaming.reading.records.reader import reader_of
+from streaming.reading.sources import OpenTopic, merged
 
 
-class TopicReader:
-    """Reads the data topic and, if its barriers stand beside it, the topic that has them. For one thread."""
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A change with its key, or a barrier (`key` None), at its place in a partition.
+
+    `epoch` is the barrier's own, and for a change that of the barrier before it in its partition (0: none
+    yet): the interval that holds the change began there, and where it ends is not known yet. Of a row without identity
+    the key is one value, the record's key as it came.
+    """
+
+    where: str
+    partition: int
+    epoch: int
+    key: Key | None
+    body: Change | Barrier
+
+
+class RecordStream:
+    """Reads the entries of one topic, those of each partition in order.
+
+    `columns` are those of the topic's rows: the table's for an upstream, the job's for an output.
+    """
 
     def __init__(
         self,
-        reader: RangeReader,
-        topic: str,
-        barriers: str | None,
-        decoder: RecordDecoder,
+        columns: Sequence[Column],
+        key_columns: Sequence[Column],
+        form: RecordForm,
         begins: Sequence[int] = (),
     ) -> None:
-        """`reader` stays the caller's to close. Topics are read from the start; changes before `begins` are skipped."""
+        """Changes before the offsets `begins` are left out."""
+        self._reader, self._form = reader_of(form, columns, key_columns), form
+        self._has_identity = form.rows_before is not RowImages.NO_IDENTITY
+        self._epochs: dict[int, int] = {}
         self._begins = dict(enumerate(begins))
-        self._reader, self._topic, self._barriers, self._decoder = reader, topic, barriers, decoder
-        self._next: dict[tuple[str, int], int] = {}
-        self._ahead: defaultdict[int, deque[FoundBeside]] = defaultdict(deque)
-        self._last: dict[int, int] = {}
+
+    def read(self, place: Place, entry: TopicEntry) -> Record | None:
+        """None for an entry that says nothing of the table. Raises: InputError for an invalid one."""
+        where, partition = str(place), place.partition
+        if entry.closes is not None or entry.barrier is not None:
+            barrier = entry.closes or read_barrier(entry.barrier, entry.value, where=where)
+            self._epochs[partition] = barrier.curr
+            return Record(where, partition, barrier.curr, None, barrier)
+        if entry.offset < self._begins.get(partition, 0):
+            return None
+        key, value = entry.key, entry.value
+        if value is None and not self._form.may_be_null:
+            raise _invalid(Code.TOMBSTONE_UNSUPPORTED, where, "a record without a value")
+        if key is None and self._has_identity and not self._form.may_be_null:
+            raise _invalid(Code.KEY_MISMATCH, where, "a record without a key")
+        read = self._reader.record(key, value, where=where)
+        if read.change is None:
+            return None
+        row_key: Key = (key,)
+        if self._has_identity:
+            row_key = self._reader.key(key, where=where) if read.key is None else read.key
+        return Record(where, partition, self._epochs.get(partition, NO_EPOCH), row_key, read.change)
+
+
+def _invalid(code: Code, where: str, found: str) -> InputError:
+    return InputError(code, where=where, found=found, expected="a change with key and value, or a barrier")
+
+
+class GrowingTopic:
+    """A data topic with, if it has one, the topic of its barriers; a context manager. For one thread."""
+
+    def __init__(
+        self, settings: KafkaSettings, topic: str, barriers: str | None, stream: RecordStream
+    ) -> None:
+        self._settings, self._client, self._ends = settings, admin(settings), Ends(settings, 0)
+        self._topic, self._barriers, self._stream = topic, barriers, stream
+        self._data: OpenTopic | None = None
+        self._closing: OpenTopic | None = None
+        self._sources: Sequence[Source] = ()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for topic in (self._data, self._closing):
+            if topic is not None:
+                topic.close()
+
+    @property
+    def partitions(self) -> int:
+        """The count of partitions of the data. Raises: EnvironmentProblem, TopicError(TOPIC_MISSING)."""
+        return len(watermarks(self._settings, self._topic, client=self._client))
 
     def new(self) -> Iterator[Record]:
         """The records that have become visible to committed readers since the last call, each partition in order.
 
-        Raises: InputError for a record that is none of the contract; EnvironmentProblem, TopicError(TOPIC_MISSING).
+        Raises: InputError for an invalid record; EnvironmentProblem, TopicError(TOPIC_MISSING).
         """
         # Barriers first: the data that they close is there by then, or comes with the next call.
-        for message in self._barrier_records():
-            found = beside_barrier_in(message)
-            if found is not None:
-                self._ahead[found.partition].append(found)
-        for message in self._read(self._topic):
-            partition, offset = located(message)
-            yield from self._closed(partition, offset)
-            if offset < self._begins.get(partition, 0) and header_of(message, BARRIER_HEADER) is None:
-                continue
-            record = self._decoder.decode(message)
-            if record is not None:
-                yield self._placed(record)
-        for partition in list(self._ahead):
-            yield from self._closed(partition, self._next.get((self._topic, partition), 0))
+        closing = self._barrier_marks()
+        data = watermarks(self._settings, self._topic, client=self._client)
+        self._move(closing, data)
+        for number, source in enumerate(self._sources):
+            for entry in source.entries():
+                name = self._topic if entry.closes is None or self._barriers is None else self._barriers
+                record = self._stream.read(Place(name, number, entry.offset), entry)
+                if record is not None:
+                    yield record
 
-    def _barrier_records(self) -> Iterator[Message]:
-        """Nothing as long as the barrier topic does not exist; its first barrier creates it."""
+    def _barrier_marks(self) -> Sequence[Watermarks] | None:
+        """None as long as the barrier topic does not exist; its first barrier creates it."""
+        if self._barriers is None:
+            return None
         try:
-            yield from self._read(self._barriers) if self._barriers is not None else ()
+            return watermarks(self._settings, self._barriers, client=self._client)
         except TopicError as error:
             if error.code is not Code.TOPIC_MISSING:
                 raise
+            return None
 
-    def _read(self, topic: str) -> Iterator[Message]:
-        marks = enumerate(self._reader.watermarks(topic))
-        ranges = {
-            number: (self._next.get((topic, number), mark.earliest), mark.stable) for number, mark in marks
-        }
-        for chunk in self._reader.read(topic, ranges):
-            yield from chunk
-        self._next |= {(topic, number): end for number, (_, end) in ranges.items()}
-
-    def _closed(self, partition: int, offset: int) -> Iterator[Record]:
-        """The barriers of a partition whose data lies before an offset."""
-        ahead = self._ahead[partition]
-        while ahead and ahead[0].end <= offset:
-            found = ahead.popleft()
-            self._last[partition] = found.barrier.curr
-            where = f"{self._barriers}-{partition}@{found.offset}"
-            yield Record(where, partition, found.barrier.curr, None, found.barrier)
-
-    def _placed(self, record: Record) -> Record:
-        """The record with the epoch of the barrier before it; the decoder knows only barriers in the data."""
-        if self._barriers is None:
-            return record
-        return replace(record, epoch=self._last.get(record.partition, record.epoch))
+    def _move(self, closing: Sequence[Watermarks] | None, data: Sequence[Watermarks]) -> None:
+        """Open what is there now, and move the ends of what was open."""
+        if self._data is None:
+            self._data = OpenTopic(self._settings, self._topic, data, self._ends)
+            self._sources = self._data.sources
+        for source, mark in zip(self._data.sources, data, strict=False):
+            source.move_to(mark.stable)
+        if closing is not None and self._barriers is not None:
+            if self._closing is None:
+                self._closing = OpenTopic(self._settings, self._barriers, closing, self._ends)
+                self._sources = merged(self._data, self._closing, self._barriers, waits=True)
+            for source, mark in zip(self._closing.sources, closing, strict=False):
+                source.move_to(mark.stable)
+        for each in self._sources:
+            if isinstance(each, MergedSource):
+                each.follow()
 
 
 class Complete:

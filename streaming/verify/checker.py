@@ -20,23 +20,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from schemas.formats.protocol import Images
 from schemas.records import Barrier
 from schemas.table import TableSchema
+from streaming.reading.records.forms import RowImages
 from streaming.verify.dead_letters import DeadLetters
 from streaming.verify.findings import Findings, Report, Rule, Side
 from streaming.verify.history import (
     Closed,
-    Entry,
     Interval,
-    OutputPartition,
+    OutputHistory,
     PartitionHistory,
     Source,
+    TopicEntry,
     UpstreamHistory,
 )
 from streaming.verify.laws import Law, RecordsLaw, TableLaw
 from streaming.verify.records.initial import InitialTable
-from streaming.verify.records.rows import View
+from streaming.verify.records.rows import JobView
 
 
 class Checker:
@@ -45,12 +45,12 @@ class Checker:
     def __init__(
         self,
         table: TableSchema,
-        view: View,
+        view: JobView,
         upstream: tuple[str, Sequence[Source]],
         output: tuple[str, Sequence[Source]],
         findings: Findings | None = None,
         letters: DeadLetters | None = None,
-        images: Images = Images.FULL,
+        rows_before: RowImages = RowImages.FULL,
         *,
         has_epochs: bool = False,
         reads_upstream: bool = False,
@@ -71,14 +71,14 @@ class Checker:
             PartitionHistory(upstream[0], number, source) for number, source in enumerate(upstream[1])
         ]
         self._output = [
-            OutputPartition(PartitionHistory(output[0], number, source), self._findings)
+            OutputHistory(PartitionHistory(output[0], number, source), self._findings)
             for number, source in enumerate(output[1])
         ]
         partitions = len(self._output)
         self._law: Law = (
             RecordsLaw(table, view, partitions, self._findings)
             if reads_upstream
-            else TableLaw(table, view, partitions, self._findings, images)
+            else TableLaw(table, view, partitions, self._findings, rows_before)
         )
         self._begins: Sequence[int] = ()
         if initial is not None:
@@ -116,7 +116,7 @@ class Checker:
             self._check_complete()
         return self._report()
 
-    def _apply(self, partition: PartitionHistory, entry: Entry) -> None:
+    def _apply(self, partition: PartitionHistory, entry: TopicEntry) -> None:
         if self._letters is None:
             self._law.apply(partition, entry)
         else:
@@ -141,7 +141,7 @@ class Checker:
         self._last = barrier.curr
         return True
 
-    def _judge_partition(self, partition: OutputPartition, barrier: Barrier) -> bool:
+    def _judge_partition(self, partition: OutputHistory, barrier: Barrier) -> bool:
         interval = partition.take(barrier)
         if interval is None:
             return False

@@ -22,19 +22,20 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from schemas.avro.codec import ChangeCodec, KeyCodec
 from schemas.errors import Code, InputError
 from schemas.records import RecordId
 from schemas.table import TableSchema
-from schemas.types import TypeName
-from streaming.verify.findings import Findings, Place, Rule, Side
-from streaming.verify.history import Entry, PartitionHistory
+from streaming.reading.entries import Place
+from streaming.reading.values.avro_bytes import RowCodec
+from streaming.reading.values.invalid import InvalidRecordError
+from streaming.verify.findings import Findings, Rule, Side
+from streaming.verify.history import PartitionHistory, TopicEntry
 
 _PLACE = re.compile(r"(.+)-([0-9]{1,9})@([0-9]{1,18})")
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class DeadLetter:
     """A record of the dead-letter topic; `place` and `code` are its headers of these names."""
 
     where: Place
@@ -53,7 +54,7 @@ class Letter:
 @dataclass(frozen=True, slots=True)
 class _Unlisted:
     where: Place
-    entry: Entry
+    entry: TopicEntry
     reason: str
 
 
@@ -70,15 +71,14 @@ class DeadLetters:
         self,
         table: TableSchema,
         findings: Findings,
-        read: Callable[[], Iterable[Letter]],
+        read: Callable[[], Iterable[DeadLetter]],
         elsewhere: frozenset[RecordId] = frozenset(),
         named: frozenset[RecordId] = frozenset(),
     ) -> None:
         self._table, self._findings, self._read = table, findings, read
         self._elsewhere, self._named = elsewhere, named
-        self._changes, self._keys = ChangeCodec(table.columns), KeyCodec(table.key_columns)
-        self._has_booleans = any(column.type.name is TypeName.BOOLEAN for column in table.columns)
-        self._unopened: dict[RecordId, Letter] = {}
+        self._rows, self._keys = RowCodec(table.columns), RowCodec(table.key_columns)
+        self._unopened: dict[RecordId, DeadLetter] = {}
         self._seen: set[Place] = set()
         self._listed: set[RecordId] = set()
         self._open: list[_Unlisted] = []
@@ -89,8 +89,8 @@ class DeadLetters:
     def sort(
         self,
         partition: PartitionHistory,
-        entry: Entry,
-        apply: Callable[[PartitionHistory, Entry], None],
+        entry: TopicEntry,
+        apply: Callable[[PartitionHistory, TopicEntry], None],
         *,
         due: bool,
     ) -> None:
@@ -150,7 +150,7 @@ class DeadLetters:
                 self._listed.add(place)
                 self._unopened[place] = letter
 
-    def _judge(self, letter: Letter, where: Place, entry: Entry) -> None:
+    def _judge(self, letter: DeadLetter, where: Place, entry: TopicEntry) -> None:
         if letter.place != str(where) or (letter.key, letter.value) != (
             entry.given or (entry.key, entry.value)
         ):
@@ -159,21 +159,19 @@ class DeadLetters:
             found = f"a sound one at {where}"
             self._say(Rule.DEAD_LETTER_UNFOUNDED, letter.where, "a record at fault", found)
 
-    def _is_sound(self, entry: Entry) -> bool:
+    def _is_sound(self, entry: TopicEntry) -> bool:
         """Whether a record is without fault by itself, by the contract."""
         if not entry.value or (entry.key is None and self._table.has_key):
             return False
         try:
-            change = self._changes.decode(entry.value)
-            key = self._keys.decode(entry.key or b"") if self._table.has_key else ()
-        except InputError:
+            change = self._rows.change(entry.value)
+            key = self._keys.row(entry.key or b"") if self._table.has_key else ()
+        except InvalidRecordError:
             return False
-        # Readers do not agree on a boolean that is neither 0 nor 1, and it is written back as another byte.
-        doubtful = self._has_booleans and self._changes.encode(change) != entry.value
-        halves = [half for half in (change.before, change.after) if half is not None]
-        return not doubtful and {self._table.key_of(half) for half in halves} == {key}
+        rows = [row for row in (change.before, change.after) if row is not None]
+        return {self._table.key_of(row) for row in rows} == {key}
 
-    def _unknown(self, letter: Letter) -> None:
+    def _unknown(self, letter: DeadLetter) -> None:
         expected = "the place of an upstream record after the job's start"
         self._say(Rule.DEAD_LETTER_UNKNOWN, letter.where, expected, ascii(letter.place[:100]))
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from schemas.formats.protocol import Images
 from schemas.records import Op
+from streaming.reading.records.forms import RowImages
 from streaming.verify.fold import ChangedKey
-from streaming.verify.history import Entry
+from streaming.verify.history import TopicEntry
 from streaming.verify.positions import Positions
-from streaming.verify.records.rows import View, op_of
+from streaming.verify.records.rows import JobView, op_of
 
 Records = dict[bytes, list[bytes]]
 """By key: the records, in order; never an empty list."""
@@ -28,7 +28,7 @@ class Expectation:
     newly_read: Mapping[bytes, bytes]
     changed: Mapping[bytes, ChangedKey]
     positions: Positions
-    view: View
+    view: JobView
 
     def records(self) -> Records:
         """Everything that must be there. Keys of which nothing must be there are left out."""
@@ -57,7 +57,7 @@ class Expectation:
         For outputs whose deletes do not say what was there (docs/contract.md#the-law).
         """
         changed = self.changed.get(key)
-        left = 0 if changed is None or self.view.images is Images.FULL else changed.needless
+        left = 0 if changed is None or self.view.rows_before is RowImages.FULL else changed.needless
         kept: list[bytes] = []
         is_absent = changed is None or key in self.newly_read or changed.row_before is None
         for record in records:
@@ -77,7 +77,7 @@ class Expectation:
         return [record for record in records if record is not None]
 
 
-def cross_off(wanted: Records, there: Iterable[Entry]) -> set[bytes | None]:
+def cross_off(wanted: Records, there: Iterable[TopicEntry]) -> set[bytes | None]:
     """Take out of `wanted` what is there, byte for byte and in order.
 
     Returns the keys with something else there, too.

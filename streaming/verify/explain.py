@@ -9,7 +9,7 @@ from schemas.errors import InputError
 from schemas.records import Change, Op
 from streaming.verify.expectation import Expectation
 from streaming.verify.findings import Findings, Place, Rule, Side, digest
-from streaming.verify.history import Entry, Interval, PartitionHistory
+from streaming.verify.history import Interval, PartitionHistory, TopicEntry
 from streaming.verify.records.keys import KeySpace
 from streaming.verify.records.rows import RowBytes, op_of
 
@@ -32,7 +32,7 @@ class Explainer:
     ) -> None:
         """Look again at every record of the suspect keys, with keys and changes in canonical form."""
         raw = set(suspects)
-        there: defaultdict[bytes, list[Entry]] = defaultdict(list)
+        there: defaultdict[bytes, list[TopicEntry]] = defaultdict(list)
         known: dict[bytes, bytes] = {}
         for entry in interval.changes:
             if entry.key not in raw:
@@ -46,7 +46,7 @@ class Explainer:
                 self._explain_key(partition, interval, expectation, key, there.get(key, []))
 
     def _canonical_key(
-        self, partition: PartitionHistory, entry: Entry, interval: Interval, known: dict[bytes, bytes]
+        self, partition: PartitionHistory, entry: TopicEntry, interval: Interval, known: dict[bytes, bytes]
     ) -> bytes | None:
         where = partition.at(entry.offset)
         try:
@@ -66,7 +66,7 @@ class Explainer:
         interval: Interval,
         expectation: Expectation,
         key: bytes,
-        there: Sequence[Entry],
+        there: Sequence[TopicEntry],
     ) -> None:
         wanted = [self._canonical(record) for record in expectation.of(key)]
         found = [self._canonical(entry.value or b"") for entry in there]

@@ -10,9 +10,10 @@ import hashlib
 from collections import Counter
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import Any, NamedTuple, Self
+from typing import Any
 
-from schemas.errors import Code, InputError
+from schemas.errors import Code
+from streaming.reading.entries import Place as Place
 
 MOST_FINDINGS_KEPT = 1000
 """Of each report; all are counted, but a thoroughly broken topic must not fill the memory."""
@@ -60,19 +61,7 @@ class Rule(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A record on a topic; without an offset, the partition as a whole."""
-
-    topic: str
-    partition: int
-    offset: int | None = None
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}" + ("" if self.offset is None else f"@{self.offset}")
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
+class LawFinding:
     """One fault at one place.
 
     `barrier` is the epoch that closes the interval in question; `vnode` is set where it is about one vnode.
@@ -95,7 +84,7 @@ class Findings:
     """Counts every finding and keeps the first `limit`."""
 
     def __init__(self, limit: int = MOST_FINDINGS_KEPT) -> None:
-        self.kept: list[Finding] = []
+        self.kept: list[LawFinding] = []
         self.counts: Counter[tuple[Side, Rule | Code]] = Counter()
         self._limit = limit
 
@@ -110,10 +99,10 @@ class Findings:
         barrier: int | None = None,
         vnode: int | None = None,
     ) -> None:
-        """Count a finding, and keep it if there is room. See `Finding` for the fields."""
+        """Count a finding, and keep it if there is room. See `LawFinding` for the fields."""
         self.counts[side, rule] += 1
         if len(self.kept) < self._limit:
-            self.kept.append(Finding(side, rule, where, barrier, vnode, expected, found))
+            self.kept.append(LawFinding(side, rule, where, barrier, vnode, expected, found))
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +129,7 @@ class Report:
     parts: str = "vnodes"
     """What `vnode_count` counts: partitions, for a job that reads the upstream."""
     seconds: float = 0.0
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[LawFinding, ...] = ()
     counts: dict[str, int] = field(default_factory=dict)
     went_back: tuple[str, ...] = ()
     """Where logs of the upstream's databases began anew at lower positions: no findings, the rule takes them."""
@@ -173,17 +162,3 @@ class Report:
 def digest(data: bytes) -> str:
     """Size and a short digest: enough to distinguish two rows, too little to read one."""
     return f"{len(data)} bytes #{hashlib.blake2b(data, digest_size=4).hexdigest()}"
-
-
-class RecordFault(NamedTuple):
-    """Why a record is none of its format: an InputError as a value."""
-
-    code: Code
-    found: str
-    expected: str
-    next_step: str
-
-    @classmethod
-    def of(cls, error: InputError) -> Self:
-        """Without its place."""
-        return cls(error.code, error.found, error.expected, error.next_step)

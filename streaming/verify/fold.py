@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 
 from schemas.error_table import expectation
 from schemas.errors import Code, InputError
-from schemas.formats.protocol import Images
 from schemas.position import Key
 from schemas.table import TableSchema
+from streaming.reading.records.forms import RowImages
 from streaming.verify.findings import Findings, Place, Side
-from streaming.verify.history import Entry, PartitionHistory
+from streaming.verify.history import PartitionHistory, TopicEntry
 from streaming.verify.positions import Positions, Standing
 from streaming.verify.records.initial import Rows
 from streaming.verify.records.keys import KeySpace
@@ -65,7 +65,7 @@ class UpstreamFold:
         keys: KeySpace,
         positions: Positions,
         findings: Findings,
-        images: Images = Images.FULL,
+        rows_before: RowImages = RowImages.FULL,
     ) -> None:
         self.recording = False
         """Whether `changed` is kept: not before the job starts, when all that counts is the table."""
@@ -76,7 +76,7 @@ class UpstreamFold:
         self._unread: list[list[tuple[Key, bytes]]] = [[] for _ in range(keys.vnode_count)]
         self._stale = [0] * keys.vnode_count
         self._keys, self._positions, self._findings = keys, positions, findings
-        self._rows, self._images = RowBytes(table.columns), images
+        self._rows, self._rows_before = RowBytes(table.columns), rows_before
         self._key_cells = table.key_indices
         self._names = table.column_names
 
@@ -95,7 +95,7 @@ class UpstreamFold:
             live = LiveKey(key, values, self._keys.vnode_of(values, NO_HOME), NO_HOME)
             self._store(live, None, row)
 
-    def apply(self, partition: PartitionHistory, entry: Entry) -> None:
+    def apply(self, partition: PartitionHistory, entry: TopicEntry) -> None:
         """Fold one change; what the producer may not do is a finding, and the change counts all the same.
 
         Raises: InputError for a record that is no change of this table.
@@ -105,14 +105,14 @@ class UpstreamFold:
         except InputError as error:
             raise _placed(error, partition.at(entry.offset)) from None
 
-    def _apply(self, partition: PartitionHistory, entry: Entry) -> None:
+    def _apply(self, partition: PartitionHistory, entry: TopicEntry) -> None:
         key, value = entry.key, entry.value
         if not key or not value:
             raise entry.no_change(partition.at(entry.offset))
         live = self._live[partition.partition * self._apart].get(key) or self._find(partition, key)
         present = live.row
         halves = before, after = self._rows.split(value, present)
-        if self._images is Images.AFTER_ONLY:
+        if self._rows_before is RowImages.NONE:
             halves = before, after = present, after
             if before is after is None:
                 if self.recording:
@@ -202,7 +202,7 @@ class UpstreamFold:
                 self._stale[vnode] = 0
 
     def _check_before(
-        self, partition: PartitionHistory, entry: Entry, live: LiveKey, before: bytes | None
+        self, partition: PartitionHistory, entry: TopicEntry, live: LiveKey, before: bytes | None
     ) -> None:
         if before is None:
             code, found = Code.INSERT_EXISTING_KEY, "INSERT of a present one"
@@ -219,28 +219,30 @@ class UpstreamFold:
         pairs = zip(self._names, self._rows.cells(one), self._rows.cells(other), strict=True)
         return ", ".join(name for name, here, there in pairs if here != there)
 
-    def _check_key(self, partition: PartitionHistory, entry: Entry, live: LiveKey, after: bytes) -> None:
+    def _check_key(self, partition: PartitionHistory, entry: TopicEntry, live: LiveKey, after: bytes) -> None:
         cells = self._rows.cells(after)
         own = b"".join([cells[index] for index in self._key_cells])
         if own != live.key and self._keys.canonical(own, self._keys.values(own)) != live.key:
             code = Code.KEY_MISMATCH if live.row is None else Code.UPDATE_CHANGES_PK
             self._object(partition, entry, live, code, "a row with another primary key than its record")
 
-    def _check_others(self, partition: PartitionHistory, entry: Entry, live: LiveKey) -> None:
+    def _check_others(self, partition: PartitionHistory, entry: TopicEntry, live: LiveKey) -> None:
         """Of a key that begins here: no other partition has it."""
         homes = (home for home, there in enumerate(self._live) if home != live.vnode and live.key in there)
         home = next(homes, None)
         if home is not None:
             self._object_to_home(partition, entry, live, home)
 
-    def _object_to_home(self, partition: PartitionHistory, entry: Entry, live: LiveKey, home: int) -> None:
+    def _object_to_home(
+        self, partition: PartitionHistory, entry: TopicEntry, live: LiveKey, home: int
+    ) -> None:
         code, found = Code.KEY_IN_TWO_PARTITIONS, f"a change in partition {partition.partition}"
         self._object(partition, entry, live, code, found, home)
 
     def _object(
         self,
         partition: PartitionHistory,
-        entry: Entry,
+        entry: TopicEntry,
         live: LiveKey,
         code: Code,
         found: str,

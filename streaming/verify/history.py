@@ -9,61 +9,21 @@ the next barrier that the upstream knows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass
 
-from schemas.avro.codec import decode_barrier
 from schemas.error_table import expectation
 from schemas.errors import Code, InputError
 from schemas.records import Barrier
-from streaming.verify.findings import Findings, Place, RecordFault, Rule, Side
-
-
-class Entry(NamedTuple):
-    """One record as it lies in a partition. `barrier` is the value of that header, None for a change.
-
-    `given` is its key and value as they came, where it was brought into another form. `epoch` is the header of that
-    name. `fault` is why it is none of its format, where that is known. `full`: of a barrier that lists all parts of its
-    partition, which its value in Avro does not say. `joined`: it closes the intervals of barriers that were deleted as
-    well, and lists what is known of all parts.
-    """
-
-    offset: int
-    key: bytes | None
-    value: bytes | None
-    barrier: bytes | None = None
-    given: tuple[bytes | None, bytes | None] | None = None
-    epoch: bytes | None = None
-    fault: RecordFault | None = None
-    full: bool = False
-    joined: bool = False
-
-    def no_change(self, where: Place) -> InputError:
-        """The error for a record that lacks one half, or is none of its format."""
-        if self.fault is not None:
-            code, found, expected, next_step = self.fault
-            return InputError(code, where=str(where), found=found, expected=expected, next_step=next_step)
-        key, value = self.key, self.value
-        return InputError(
-            Code.TOMBSTONE_UNSUPPORTED if key and value is None else Code.EMPTY_RECORD,
-            where=str(where),
-            found=f"a record with {len(key or b'')} bytes of key and {len(value or b'')} of value",
-        )
-
-
-class Source(Protocol):
-    """The records of one partition, read in order up to an end that can be moved."""
-
-    def entries(self) -> Iterator[Entry]:
-        """The entries from where the last call stopped up to the end that was fixed at the start."""
-
-    def extend(self) -> bool:
-        """Move the end to where the partition ends now; False when nothing more has come in fair time."""
+from streaming.reading.barriers import read_barrier
+from streaming.reading.entries import Place
+from streaming.reading.entries import Source as Source
+from streaming.reading.entries import TopicEntry as TopicEntry
+from streaming.verify.findings import Findings, Rule, Side
 
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """A barrier and where it lies; `joined` as in `Entry`."""
+    """A barrier and where it lies; `joined` as in `TopicEntry`."""
 
     barrier: Barrier
     where: Place
@@ -95,7 +55,9 @@ class PartitionHistory:
         self._entries = self._source.entries()
         return True
 
-    def changes(self, on_malformed: Callable[[Place, InputError], None] | None = None) -> Iterator[Entry]:
+    def changes(
+        self, on_malformed: Callable[[Place, InputError], None] | None = None
+    ) -> Iterator[TopicEntry]:
         """The changes before the next barrier.
 
         Raises: InputError for a barrier that can't be read, unless `on_malformed` takes it; the record is
@@ -109,13 +71,13 @@ class PartitionHistory:
                 continue
             where = self.at(entry.offset)
             try:
-                barrier = decode_barrier(entry.barrier, entry.value, where=str(where))
+                barrier = entry.closes or read_barrier(entry.barrier, entry.value, where=str(where))
             except InputError as error:
                 if on_malformed is None:
                     raise
                 on_malformed(where, error)
                 continue
-            self.closed = Closed(replace(barrier, full=entry.full), where, entry.joined)
+            self.closed = Closed(barrier, where, entry.joined)
             return
 
 
@@ -131,7 +93,7 @@ class UpstreamHistory:
         self._begins = tuple(begins) or (0,) * len(partitions)
         self.last: Barrier | None = None
 
-    def advance(self, apply: Callable[[PartitionHistory, Entry], None]) -> Barrier | None:
+    def advance(self, apply: Callable[[PartitionHistory, TopicEntry], None]) -> Barrier | None:
         """Hand every change up to the next barrier to `apply`, partition by partition; give that barrier.
 
         None when some partition ends first: then `apply` has seen changes that no aligned barrier closes.
@@ -152,7 +114,7 @@ class UpstreamHistory:
         self.last = first.barrier
         return self.last
 
-    def _caught_up(self, heads: list[Closed], apply: Callable[[PartitionHistory, Entry], None]) -> bool:
+    def _caught_up(self, heads: list[Closed], apply: Callable[[PartitionHistory, TopicEntry], None]) -> bool:
         """Go on in partitions whose first barrier lies before the beginning of others; False at the end of one."""
         while True:
             newest = max(head.barrier.curr for head in heads)
@@ -167,7 +129,7 @@ class UpstreamHistory:
                 heads[number] = head
 
     def _head(
-        self, partition: PartitionHistory, apply: Callable[[PartitionHistory, Entry], None]
+        self, partition: PartitionHistory, apply: Callable[[PartitionHistory, TopicEntry], None]
     ) -> Closed | None:
         while True:
             seen = 0
@@ -236,11 +198,11 @@ def _broken(code: Code, head: Closed, found: str, **values: object) -> InputErro
 class Interval:
     """The records of one output partition between two barriers."""
 
-    changes: list[Entry]
+    changes: list[TopicEntry]
     closed: Closed
 
 
-class OutputPartition:
+class OutputHistory:
     """One partition of the output, asked for one upstream barrier after another."""
 
     def __init__(self, history: PartitionHistory, findings: Findings) -> None:

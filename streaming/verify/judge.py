@@ -9,27 +9,29 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 
+from pydantic import BaseModel
+
 from schemas.errors import Code, EnvironmentProblem, TopicError
 from schemas.filter.ast import Filter
 from schemas.filter.parse import parse_filter
-from schemas.formats.protocol import Format
-from schemas.formats.registry import DEFAULT
 from schemas.job import JobDefinition
 from schemas.records import RecordId
 from schemas.table import TableSchema
 from schemas.topics import DEAD_LETTERS_SUFFIX
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import partitions_of
+from streaming.reading.entries import Place, Source
+from streaming.reading.records.forms import CHANGE_FORM, RecordForm
 from streaming.verify.checker import Checker
 from streaming.verify.dead_letters import DeadLetters
-from streaming.verify.findings import MOST_FINDINGS_KEPT, Findings, Place, Report
-from streaming.verify.history import Source
+from streaming.verify.findings import MOST_FINDINGS_KEPT, Findings, Report
 from streaming.verify.records.canonical import canonical
 from streaming.verify.records.initial import InitialTable
 from streaming.verify.records.predicate import condition_of
+from streaming.verify.records.recoding import WORTH_PROCESSES, Decoding, Processes, in_process
 from streaming.verify.records.redelivered import WentBack
-from streaming.verify.records.rows import View
-from streaming.verify.sources.shortened import Folded
+from streaming.verify.records.rows import JobView
+from streaming.verify.sources.shortened import FoldedOutput
 from streaming.verify.sources.topics import TopicPair, read_letters
 
 SETTLE_S = 60.0
@@ -53,7 +55,7 @@ def verify_topics(
     require_complete: bool = False,
     left_out: frozenset[RecordId] = frozenset(),
     siblings: Sequence[str] = (),
-    formats: tuple[Format, Format] = (DEFAULT, DEFAULT),
+    formats: tuple[BaseModel | None, BaseModel | None] = (None, None),
     barriers: tuple[str | None, str | None] = (None, None),
     reads_upstream: bool = False,
     initial: InitialTable | None = None,
@@ -65,7 +67,8 @@ def verify_topics(
     `left_out` are the upstream records, (partition, offset), that the service left out by its operator's order.
     Where records at fault are parked, in `<output>.dead-letters`, these are judged too; `siblings` are other outputs
     of the same service, whose letters cover records before this job's start.
-    `formats` are the upstream's and the output's, `barriers` their barrier topics, None for one that has none.
+    `formats` are the declared ones of upstream and output, None for `change`; `barriers` their barrier topics, None for
+    one that has none.
     At most `keep` findings are kept, all are counted. `reads_upstream`: what the job does.
     With `require_complete` an unfinished part is one, too. `initial`: what the upstream's changes begin from.
 
@@ -77,7 +80,8 @@ def verify_topics(
     _refuse_same(upstream, output)
     started, count = time.monotonic(), _Counter(progress)
     tested = None if condition is None else condition_of(condition, table)
-    view = View(table, columns, tested, formats[1].images)
+    forms = _form(formats[0]), _form(formats[1])
+    view = JobView(table, columns, tested, forms[1].rows_before)
     findings, went_back = Findings(keep), list[str]()
     # Those of the table itself were parked while it had no job.
     elsewhere = _listed(settings, [other for other in siblings if other != output])
@@ -86,13 +90,17 @@ def verify_topics(
     letters = _dead_letters(settings, output, table, findings, elsewhere, left_out)
     begins = () if initial is None else initial.offsets
     pair = partial(TopicPair, settings, upstream, output, settle_s=settle_s, left_out=left_out)
-    with pair(on_read=count, barriers=barriers, begins=begins) as topics, _collector_paused():
+    with (
+        pair(on_read=count, barriers=barriers, begins=begins) as topics,
+        _collector_paused(),
+        _decoding(forms, topics.offsets) as decoding,
+    ):
         count.total = topics.offsets
-        up, out = _sources((upstream, output), topics, formats, table, view, went_back)
+        up, out = _sources((upstream, output), topics, forms, table, view, went_back, decoding)
         if topics.since is not None and not reads_upstream:
-            out = out[0], [Folded(source, view) for source in out[1]]
+            out = out[0], [FoldedOutput(source, view) for source in out[1]]
         checked = partial(
-            Checker, table, view, up, out, findings, letters, formats[0].images, initial=initial
+            Checker, table, view, up, out, findings, letters, forms[0].rows_before, initial=initial
         )
         checker = checked(has_epochs=barriers[1] is not None, reads_upstream=reads_upstream)
         report = checker.run(require_complete=require_complete)
@@ -105,7 +113,7 @@ def verify_job(
     job: JobDefinition,
     table: TableSchema,
     *,
-    upstream_format: Format = DEFAULT,
+    upstream_format: BaseModel | None = None,
     upstream_barriers: str | None = None,
     progress: Progress | None = None,
     require_complete: bool = False,
@@ -135,10 +143,11 @@ def verify_job(
 def _sources(
     names: tuple[str, str],
     topics: TopicPair,
-    formats: tuple[Format, Format],
+    forms: tuple[RecordForm, RecordForm],
     table: TableSchema,
-    view: View,
+    view: JobView,
     went_back: list[str],
+    decoding: Decoding,
 ) -> tuple[tuple[str, list[Source]], tuple[str, list[Source]]]:
     """Of upstream and output, by their names and in canonical form. `went_back` gets where logs began anew."""
 
@@ -146,10 +155,24 @@ def _sources(
         if len(went_back) < MOST_FINDINGS_KEPT:
             went_back.append(f"{Place(names[0], partition, offset)}: {found}")
 
-    return (
-        (names[0], canonical(topics.upstream, formats[0], table.columns, table.key_columns, on_went_back)),
-        (names[1], canonical(topics.output, formats[1], view.rows.columns, table.key_columns)),
-    )
+    of_keys = table.key_columns
+    upstream = canonical(topics.upstream, forms[0], table.columns, of_keys, on_went_back, decoding)
+    output = canonical(topics.output, forms[1], view.rows.columns, of_keys, decoding=decoding)
+    return (names[0], upstream), (names[1], output)
+
+
+def _form(declared: BaseModel | None) -> RecordForm:
+    return CHANGE_FORM if declared is None else RecordForm.of(declared)
+
+
+@contextmanager
+def _decoding(forms: Sequence[RecordForm], offsets: int) -> Iterator[Decoding]:
+    """Other processes where there is enough to read that is not in canonical form."""
+    if offsets < WORTH_PROCESSES or all(form == CHANGE_FORM for form in forms):
+        yield in_process
+        return
+    with Processes() as processes:
+        yield processes.in_other_processes
 
 
 class _Counter:

@@ -13,24 +13,24 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from schemas.errors import InputError
-from schemas.formats.protocol import Images
 from schemas.position import Key
 from schemas.table import TableSchema
+from streaming.reading.records.forms import RowImages
 from streaming.verify.expectation import Expectation, cross_off
 from streaming.verify.explain import Explainer
 from streaming.verify.findings import Findings, Rule, Side
 from streaming.verify.fold import UpstreamFold
-from streaming.verify.history import Closed, Entry, Interval, PartitionHistory
-from streaming.verify.positions import Move, Parts, Positions
+from streaming.verify.history import Closed, Interval, PartitionHistory, TopicEntry
+from streaming.verify.positions import Move, Positions, PublishedParts
 from streaming.verify.records.initial import Rows
 from streaming.verify.records.keys import KeySpace
-from streaming.verify.records.rows import RowBytes, View
+from streaming.verify.records.rows import JobView, RowBytes
 
 
 class Law(Protocol):
     """The law of one output. `apply` every change of an interval, `judge` each of its partitions, then `settle`."""
 
-    parts: Parts
+    parts: PublishedParts
     positions: Positions
 
     def __len__(self) -> int:
@@ -40,7 +40,7 @@ class Law(Protocol):
         """Take the table that the changes begin from, before all else."""
         return
 
-    def apply(self, partition: PartitionHistory, entry: Entry) -> None:
+    def apply(self, partition: PartitionHistory, entry: TopicEntry) -> None:
         """Take a change of the upstream. Raises: InputError for a record that is no change of the table."""
 
     def judge(self, partition: PartitionHistory, interval: Interval) -> None:
@@ -54,11 +54,11 @@ class TableLaw(Law):
     """The law of an output that is sent from the table."""
 
     def __init__(
-        self, table: TableSchema, view: View, partitions: int, findings: Findings, images: Images
+        self, table: TableSchema, view: JobView, partitions: int, findings: Findings, rows_before: RowImages
     ) -> None:
         self.parts = keys = KeySpace(table, partitions)
         self.positions = Positions(keys, findings)
-        self._fold = UpstreamFold(table, keys, self.positions, findings, images)
+        self._fold = UpstreamFold(table, keys, self.positions, findings, rows_before)
         self._view, self._findings = view, findings
         self._explainer = Explainer(keys, view.rows, findings)
 
@@ -69,7 +69,7 @@ class TableLaw(Law):
         """Fold it."""
         self._fold.begin(rows)
 
-    def apply(self, partition: PartitionHistory, entry: Entry) -> None:
+    def apply(self, partition: PartitionHistory, entry: TopicEntry) -> None:
         """Fold it."""
         self._fold.apply(partition, entry)
 
@@ -112,7 +112,7 @@ def check_count(findings: Findings, closed: Closed, move: Move, passed: int) -> 
         )
 
 
-class UpstreamPartitions(Parts):
+class UpstreamPartitions(PublishedParts):
     """The parts of an output that has the upstream's partitions; a position is an offset."""
 
     name = "partitions"
@@ -144,7 +144,7 @@ class _Record(NamedTuple):
 class RecordsLaw(Law):
     """The law of an output that is sent the upstream's records; it holds those that no position has passed."""
 
-    def __init__(self, table: TableSchema, view: View, partitions: int, findings: Findings) -> None:
+    def __init__(self, table: TableSchema, view: JobView, partitions: int, findings: Findings) -> None:
         self.parts = UpstreamPartitions(partitions)
         self.positions = Positions(self.parts, findings)
         self._keys = KeySpace(table, partitions) if table.has_key else None
@@ -157,7 +157,7 @@ class RecordsLaw(Law):
     def __len__(self) -> int:
         return 0
 
-    def apply(self, partition: PartitionHistory, entry: Entry) -> None:
+    def apply(self, partition: PartitionHistory, entry: TopicEntry) -> None:
         """Hold a record until the position of its partition passes it."""
         if not entry.value or (self._keys is not None and not entry.key):
             raise entry.no_change(partition.at(entry.offset))
@@ -237,7 +237,7 @@ class RecordsLaw(Law):
         rule: Rule,
         partition: PartitionHistory,
         interval: Interval,
-        entry: Entry | None,
+        entry: TopicEntry | None,
         expected: str,
         found: str,
     ) -> None:

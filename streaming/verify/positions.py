@@ -11,7 +11,7 @@ from streaming.verify.findings import Findings, Place, Rule, Side
 from streaming.verify.history import Closed
 
 
-class Parts(Protocol):
+class PublishedParts(Protocol):
     """The parts that have positions: the vnodes of a table, or the partitions of an upstream."""
 
     vnode_count: int
@@ -51,7 +51,7 @@ class Move:
 class Positions:
     """pos_v for every vnode, as published: the law is checked with that. Inconsistencies are reported."""
 
-    def __init__(self, keys: Parts, findings: Findings) -> None:
+    def __init__(self, keys: PublishedParts, findings: Findings) -> None:
         self._keys, self._findings = keys, findings
         self._standings = [Standing() for _ in range(keys.vnode_count)]
 

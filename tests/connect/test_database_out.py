@@ -17,10 +17,9 @@ from schemas.position import Key
 from schemas.records import Change, Row
 from schemas.settings.config import ServiceConfig, check
 from streaming.kafka.clients import KafkaSettings
-from streaming.kafka.consumer import RangeReader
 from streaming.reading.fold import TableFold
-from streaming.reading.records import RecordDecoder
-from streaming.reading.topic import TopicReader
+from streaming.reading.records.forms import CHANGE_FORM
+from streaming.reading.topic import GrowingTopic, RecordStream
 from tests.bench.rig import TABLE
 from tests.connect.conftest import Circle
 from tests.connect.test_postgres_in import FORMS
@@ -43,9 +42,9 @@ SIMPLE = {"header.converter": "org.apache.kafka.connect.storage.SimpleHeaderConv
 def upstream_of(scenario: KillScenario) -> dict[Key, Row]:
     """What the upstream adds up to."""
     fold = TableFold()
-    with RangeReader(scenario.kafka) as reader:
-        decoder = RecordDecoder(TABLE.columns, TABLE.key_columns)
-        for record in TopicReader(reader, scenario.upstream, None, decoder).new():
+    stream = RecordStream(TABLE.columns, TABLE.key_columns, CHANGE_FORM)
+    with GrowingTopic(scenario.kafka, scenario.upstream, None, stream) as topic:
+        for record in topic.new():
             if record.key is not None and isinstance(record.body, Change):
                 fold.apply(record.key, record.body, record.where)
     return fold.rows

@@ -11,8 +11,8 @@ from schemas.errors import Code, TopicError
 from schemas.records import Change, Op
 from schemas.table import declare
 from streaming.kafka.clients import KafkaSettings
-from streaming.verify.history import Entry
-from streaming.verify.totals import Totals, last_common_epoch, totals
+from streaming.verify.history import TopicEntry
+from tests.bench.totals import Totals, last_common_epoch, totals
 from tests.kit.barriers import barrier
 from tests.kit.kafka_topics import Writer
 
@@ -22,14 +22,14 @@ FIRST, SECOND, THIRD = (barrier(number, 2) for number in (1, 2, 3))
 ONE, OTHER, TWO = (1, "x", 0.5), (1, "y", None), (2, None, 1.5)
 
 
-def changes(*found: Change) -> list[Entry]:
+def changes(*found: Change) -> list[TopicEntry]:
     codec, keys = ChangeCodec(TABLE.columns), KeyCodec(TABLE.key_columns)
-    return [Entry(0, keys.encode((each.row[0],)), codec.encode(each)) for each in found]
+    return [TopicEntry(0, keys.encode((each.row[0],)), codec.encode(each)) for each in found]
 
 
-def closing(number: int) -> list[Entry]:
+def closing(number: int) -> list[TopicEntry]:
     closed = (FIRST, SECOND, THIRD)[number]
-    return [Entry(0, None, encode_barrier(closed), barrier_header(closed))]
+    return [TopicEntry(0, None, encode_barrier(closed), barrier_header(closed))]
 
 
 INSERTS = changes(Change(Op.INSERT, None, ONE), Change(Op.INSERT, None, TWO))
@@ -40,7 +40,7 @@ WRITTEN = changes(Change(Op.UPDATE, ONE, OTHER), Change(Op.DELETE, TWO, None))
 def added_up(bootstrap: str, topic: Callable[..., str]) -> Callable[..., Totals]:
     settings = KafkaSettings(bootstrap)
 
-    def build(*partitions: Sequence[Entry], counted: Sequence[str] = TABLE.column_names) -> Totals:
+    def build(*partitions: Sequence[TopicEntry], counted: Sequence[str] = TABLE.column_names) -> Totals:
         name = topic(partitions=2)
         Writer(bootstrap, name).write([list(each) for each in partitions])
         return totals(settings, name, TABLE.columns, counted, last_common_epoch(settings, name))

@@ -16,13 +16,13 @@ from schemas.filter.ast import Comparison, Filter, Operator, number_from_text
 from streaming.cli.app import main
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import Watermarks
+from streaming.reading import feed as feed_module
+from streaming.reading.ends import Ends
+from streaming.reading.feed import feeds
+from streaming.reading.sources import PartitionSource
 from streaming.verify.findings import Report, Rule
-from streaming.verify.history import Entry
+from streaming.verify.history import TopicEntry
 from streaming.verify.judge import verify_topics
-from streaming.verify.sources import feed as feed_module
-from streaming.verify.sources.ends import Ends
-from streaming.verify.sources.feed import feeds
-from streaming.verify.sources.topics import PartitionSource
 from tests.conftest import TopicFactory
 from tests.kit.encoded_histories import encoded
 from tests.kit.histories import History, clean_history
@@ -71,7 +71,7 @@ def worthwhile(rng: random.Random) -> History:
             return history
 
 
-def joined(pieces: Sequence[Sequence[Entry]]) -> list[Entry]:
+def joined(pieces: Sequence[Sequence[TopicEntry]]) -> list[TopicEntry]:
     return list(itertools.chain.from_iterable(pieces))
 
 
@@ -187,7 +187,7 @@ def test_an_end_moves_over_whole_transactions(bootstrap: str, topic: TopicFactor
     try:
         assert list(source.entries()) == []
         writer.begin()
-        writer.send(0, [Entry(number, b"key", bytes(400_000)) for number in range(12)])
+        writer.send(0, [TopicEntry(number, b"key", bytes(400_000)) for number in range(12)])
         writer.commit()
         assert source.extend()
         assert [entry.offset for entry in source.entries()] == list(range(12))
@@ -204,7 +204,7 @@ def test_partitions_share_consumers_and_each_is_read_at_its_own_pace(
     monkeypatch.setattr(feed_module, "_CHUNK_RECORDS", 7)
     settings, name = KafkaSettings(bootstrap), topic(name="many", partitions=5)
     writer = Writer(bootstrap, name)
-    writer.write([[Entry(number, b"key", b"value") for number in range(200)] for _ in range(5)])
+    writer.write([[TopicEntry(number, b"key", b"value") for number in range(200)] for _ in range(5)])
     every = feeds(settings, name, [0, 0, 3, 0, 0], prefetch_kib=256)
     assert len(set(every)) == 2
     ends = Ends(settings, settle_s=1)

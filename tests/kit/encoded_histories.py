@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from schemas.avro.codec import ChangeCodec, KeyCodec, barrier_header, encode_barrier
 from streaming.verify.checker import Checker
 from streaming.verify.findings import Report
-from streaming.verify.history import Entry
-from streaming.verify.records.rows import View
+from streaming.verify.history import TopicEntry
+from streaming.verify.records.rows import JobView
 from tests.kit.histories import History, Item
 
 
@@ -17,9 +17,9 @@ from tests.kit.histories import History, Item
 class ListSource:
     """A partition in memory."""
 
-    items: list[Entry]
+    items: list[TopicEntry]
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[TopicEntry]:
         yield from self.items
 
     def extend(self) -> bool:
@@ -29,18 +29,20 @@ class ListSource:
         return False
 
 
-def encode(items: Sequence[Item], key_codec: KeyCodec, codec: ChangeCodec) -> list[Entry]:
+def encode(items: Sequence[Item], key_codec: KeyCodec, codec: ChangeCodec) -> list[TopicEntry]:
     """Records as they lie in a partition; each barrier has a gap behind it, as transactions leave it."""
-    entries: list[Entry] = []
+    entries: list[TopicEntry] = []
     offset = 0
     for item in items:
         if item.barrier is not None:
-            entries.append(Entry(offset, None, encode_barrier(item.barrier), barrier_header(item.barrier)))
+            entries.append(
+                TopicEntry(offset, None, encode_barrier(item.barrier), barrier_header(item.barrier))
+            )
             offset += 2
         else:
             assert item.key is not None
             assert item.change is not None
-            entries.append(Entry(offset, key_codec.encode(item.key), codec.encode(item.change)))
+            entries.append(TopicEntry(offset, key_codec.encode(item.key), codec.encode(item.change)))
             offset += 1
     return entries
 
@@ -53,7 +55,7 @@ def upstream_items(history: History) -> list[list[Item]]:
     ]
 
 
-Entries = list[list[Entry]]
+Entries = list[list[TopicEntry]]
 """A topic's records, by partition."""
 
 
@@ -73,7 +75,7 @@ def judge(history: History) -> Report:
     upstream, output = encoded(history)
     return Checker(
         history.table,
-        View(history.table, history.columns, history.condition),
+        JobView(history.table, history.columns, history.condition),
         ("up", [ListSource(entries) for entries in upstream]),
         ("out", [ListSource(entries) for entries in output]),
     ).run()

@@ -8,11 +8,11 @@ from schemas.records import BARRIER_HEADER, Change, Row
 from schemas.settings.config import ServiceConfig
 from streaming.cli.jobs.definitions import known_jobs
 from streaming.kafka.clients import KafkaSettings
-from streaming.kafka.consumer import RangeReader, header_of
+from streaming.kafka.consumer import header_of
 from streaming.kafka.topics import partitions_of
 from streaming.reading.fold import TableFold, Tally
-from streaming.reading.records import RecordDecoder
-from streaming.reading.topic import Complete, TopicReader
+from streaming.reading.records.forms import RecordForm
+from streaming.reading.topic import Complete, GrowingTopic, RecordStream
 from tests.kit.kafka_topics import read_tail
 from tests.kit.real import Stage
 
@@ -35,10 +35,10 @@ def fold_of(
 ) -> tuple[dict[Key, Row], Tally]:
     """The same, with what its barriers say."""
     definition, table = as_created(config, config.jobs[number]), config.table
-    fold, tally = TableFold(definition.format.images), Tally()
-    with RangeReader(kafka) as reader:
-        decoder = RecordDecoder(table.select(definition.columns), table.key_columns, definition.format)
-        topic = TopicReader(reader, definition.output, definition.barrier_topic, decoder)
+    form = RecordForm.of(definition.format)
+    fold, tally = TableFold(form.rows_before), Tally()
+    stream = RecordStream(table.select(definition.columns), table.key_columns, form)
+    with GrowingTopic(kafka, definition.output, definition.barrier_topic, stream) as topic:
         complete = Complete(definition.output_partitions, until)
         for new in topic.new():
             for record in complete.add(new):

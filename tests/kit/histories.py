@@ -17,7 +17,7 @@ from typing import Any
 from schemas.position import Key, position_to_text
 from schemas.records import Barrier, BarrierKind, Change, Op, Row, VnodeProgress
 from schemas.table import TableSchema, declare
-from streaming.verify.records.rows import Condition
+from streaming.verify.records.rows import RowCondition
 from streaming.verify.records.vnode import VnodeOf
 
 KEY_DOMAINS: dict[str, list[Any]] = {
@@ -62,7 +62,7 @@ class Step:
 class History:
     table: TableSchema
     columns: tuple[str, ...]
-    condition: Condition | None
+    condition: RowCondition | None
     steps: list[Step]
     output: list[list[Item]]
     keys: list[Key]
@@ -121,7 +121,7 @@ def clean_history(rng: random.Random) -> History:
     condition = None
     if rng.random() < 0.5:
         least = rng.choice([0, 1, 2])
-        condition = Condition(("n",), lambda row: None if row[0] is None else row[0] >= least)
+        condition = RowCondition(("n",), lambda row: None if row[0] is None else row[0] >= least)
     partitions = rng.choice([count for count in (1, 2, 3, 5) if count <= table.vnode_count])
     history = History(table, columns, condition, steps, [[] for _ in range(partitions)], keys)
     _backfill(history, rng)

@@ -6,14 +6,15 @@ from dataclasses import replace
 
 from schemas.position import Key
 from schemas.records import Change, Row, UpstreamRecord
-from streaming.verify.records.redelivered import Redelivered
+from streaming.verify.records.redelivered import RedeliveryRule
+from tests.kit.service_reading import place_of
 
 
 class InOrder:
     """The state of one partition; call `take` for each record, in order."""
 
     def __init__(self) -> None:
-        self._redelivered = Redelivered()
+        self._redelivered = RedeliveryRule()
         self._rows: dict[Key, Row] = {}
 
     def take(self, key: Key, record: UpstreamRecord) -> Change | None:
@@ -22,7 +23,7 @@ class InOrder:
         Raises: LookupError for a value that is left out of a row that is not there.
         """
         change = record.change
-        if change is None or self._redelivered.has(key, change.op, record.position):
+        if change is None or self._redelivered.drops(key, change.op, place_of(record.position)):
             return None
         if change.after is None:
             self._rows.pop(key, None)

@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 from schemas.records import BARRIER_HEADER
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, Wanted, any_record
-from streaming.verify.history import Entry
+from streaming.verify.history import TopicEntry
 
 
 class Writer:
@@ -24,7 +24,7 @@ class Writer:
     def begin(self) -> None:
         self._producer.begin_transaction()
 
-    def send(self, partition: int, entries: Sequence[Entry]) -> None:
+    def send(self, partition: int, entries: Sequence[TopicEntry]) -> None:
         for entry in entries:
             headers: dict[str, str | bytes | None] = {}
             if entry.barrier is not None:
@@ -41,7 +41,7 @@ class Writer:
     def flush(self) -> None:
         self._producer.flush(30)
 
-    def write(self, partitions: Sequence[Sequence[Entry]]) -> None:
+    def write(self, partitions: Sequence[Sequence[TopicEntry]]) -> None:
         """Everything: a transaction for each barrier over all partitions, one for what follows the last."""
         pieces = [intervals(entries) for entries in partitions]
         for number in range(max(map(len, pieces))):
@@ -51,9 +51,9 @@ class Writer:
             self.commit()
 
 
-def intervals(entries: Sequence[Entry]) -> list[list[Entry]]:
+def intervals(entries: Sequence[TopicEntry]) -> list[list[TopicEntry]]:
     """The entries cut behind each barrier."""
-    pieces: list[list[Entry]] = [[]]
+    pieces: list[list[TopicEntry]] = [[]]
     for entry in entries:
         pieces[-1].append(entry)
         if entry.barrier is not None:

@@ -11,7 +11,7 @@ from schemas.avro.codec import ChangeCodec, KeyCodec, barrier_header, encode_bar
 from schemas.position import Key
 from schemas.records import Barrier, BarrierKind, Change, Mutation, Op, Row
 from schemas.table import TableSchema
-from streaming.verify.history import Entry
+from streaming.verify.history import TopicEntry
 
 EPOCH_STEP = 1 << 16
 
@@ -20,7 +20,7 @@ EPOCH_STEP = 1 << 16
 class MemoryTopic:
     """Partitions of entries. A transaction marker follows each barrier, so offsets have holes."""
 
-    partitions: list[list[Entry]]
+    partitions: list[list[TopicEntry]]
 
     @classmethod
     def empty(cls, count: int) -> MemoryTopic:
@@ -37,7 +37,7 @@ class MemoryTopic:
         offset = 0
         if entries:
             offset = entries[-1].offset + (1 if entries[-1].barrier is None else 2)
-        entries.append(Entry(offset, key, value, header))
+        entries.append(TopicEntry(offset, key, value, header))
 
 
 class Upstream:

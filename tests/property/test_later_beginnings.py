@@ -14,8 +14,8 @@ from schemas.avro.codec import barrier_header, encode_barrier
 from schemas.json.barriers import encode_beside
 from schemas.records import Barrier, BarrierKind
 from streaming.core.alignment import Aligner
-from streaming.verify.history import Entry, PartitionHistory, UpstreamHistory
-from streaming.verify.sources.beside import Merged
+from streaming.reading.barriers import MergedSource
+from streaming.verify.history import PartitionHistory, TopicEntry, UpstreamHistory
 from tests.kit.encoded_histories import ListSource
 
 DATA = None
@@ -148,11 +148,11 @@ def verified(topic: Topic, *, beside: bool) -> list[Interval]:
     return result
 
 
-def in_data(topic: Topic, partition: int) -> list[Entry]:
+def in_data(topic: Topic, partition: int) -> list[TopicEntry]:
     entries = [
-        Entry(offset, b"k", b"v")
+        TopicEntry(offset, b"k", b"v")
         if number is DATA
-        else Entry(
+        else TopicEntry(
             offset, None, encode_barrier(barrier(topic, number)), barrier_header(barrier(topic, number))
         )
         for offset, number in enumerate(topic.partitions[partition])
@@ -160,10 +160,10 @@ def in_data(topic: Topic, partition: int) -> list[Entry]:
     return entries[topic.begins[partition] :]
 
 
-def merged(topic: Topic, partition: int) -> Merged:
-    data = [Entry(offset, b"k", b"v") for offset in range(data_of(topic, partition))]
+def merged(topic: Topic, partition: int) -> MergedSource:
+    data = [TopicEntry(offset, b"k", b"v") for offset in range(data_of(topic, partition))]
     barriers = [
-        Entry(
+        TopicEntry(
             number - 1,
             str(partition).encode(),
             encode_beside(barrier(topic, number), ends_of(topic, number)[partition]),
@@ -172,4 +172,4 @@ def merged(topic: Topic, partition: int) -> Merged:
         for number in range(1, topic.barriers + 1)
     ]
     begin = topic.begins[partition]
-    return Merged(ListSource(data[begin:]), ListSource(barriers), "up.barriers", partition, begin=begin)
+    return MergedSource(ListSource(data[begin:]), ListSource(barriers), "up.barriers", partition, begin=begin)

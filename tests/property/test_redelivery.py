@@ -34,10 +34,11 @@ from streaming.lane.redelivered import JudgementNeededError, RedeliveryFilter
 from streaming.protocol.lanes.redelivery import LogResets, Ranges, RedeliveryJudge
 from streaming.source.decoded import POSITION
 from streaming.source.logged import LoggedRecords
-from streaming.verify.records.redelivered import Redelivered
+from streaming.verify.records.redelivered import RedeliveryRule
 from tests.kit import server_histories as servers
 from tests.kit.examples import examples
 from tests.kit.server_logs import PARTITIONS, Sent
+from tests.kit.service_reading import place_of
 from tests.kit.tables import table
 
 TABLE = table()
@@ -94,10 +95,10 @@ def key_of(sent: Sent) -> bytes:
 
 def by_one_reader(topic: Topic) -> set[RecordId]:
     """What a reader of whole partitions drops."""
-    readers, dropped = [Redelivered() for _ in range(PARTITIONS)], set[RecordId]()
+    readers, dropped = [RedeliveryRule() for _ in range(PARTITIONS)], set[RecordId]()
     for interval in topic.intervals:
         for partition, offset, sent in sorted(interval, key=lambda each: each[:2]):
-            if readers[partition].has(sent.key, sent.op, sent.position):
+            if readers[partition].drops(sent.key, sent.op, place_of(sent.position)):
                 dropped.add((partition, offset))
         rows = set().union(*(reader.snapshots for reader in readers))
         for reader in readers:

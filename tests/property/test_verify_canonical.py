@@ -1,9 +1,10 @@
-"""Topics in other formats have one canonical form, whether their records are read together or one by one."""
+"""Outputs in other formats are read back to the changes that were written, in this process and in others."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -11,26 +12,36 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.avro.codec import KeyCodec
+from schemas.avro.codec import ChangeCodec, KeyCodec, barrier_header, encode_barrier
+from schemas.avro.registered import KnownSchemas, SchemaIds, WriterSchema
 from schemas.formats.outputs.debezium import DebeziumOutput
 from schemas.formats.outputs.upsert import UpsertOutput
 from schemas.formats.protocol import Format, Origins, OutputFormat
 from schemas.formats.upsert import UpsertFormat
 from schemas.records import Barrier, BarrierKind, Change, Op, Row
 from schemas.table import declare
-from streaming.verify.history import Entry, Source
+from streaming.reading.records.forms import RecordForm, RowImages
+from streaming.verify.history import Source, TopicEntry
 from streaming.verify.records import canonical as module
 from streaming.verify.records.canonical import canonical
+from streaming.verify.records.recoding import Decoding, Processes, in_process
 from tests.kit.examples import examples
+from tests.kit.mutants.service import KEY_SCHEMA, ROW_SCHEMA, UPSTREAMS
+from tests.kit.mutants.service import TABLE as FAULTY
 
 TABLE = declare({"name": "t", "columns": {"id": "int", "a": "string", "b": "double"}, "primary_key": ["id"]})
 BARRIER = Barrier(2 << 16, 1 << 16, BarrierKind.BARRIER, 1, 1_700_000_000_123)
-CASES = [
+IDS = SchemaIds(3, 4)
+CASES: list[tuple[Format, OutputFormat]] = [
     (UpsertFormat(), UpsertOutput()),
-    (UpsertOutput(), UpsertOutput()),
-    (DebeziumOutput(), DebeziumOutput()),
+    *((UpsertOutput(encoding=each).with_ids(IDS),) * 2 for each in ("json", "json-schema", "avro-registry")),
+    *(
+        (DebeziumOutput(encoding=each).with_ids(IDS),) * 2
+        for each in ("json", "json-schema", "avro-registry")
+    ),
     (DebeziumOutput(tombstones=False), DebeziumOutput(tombstones=False)),
 ]
+KEYS, CHANGES = KeyCodec(TABLE.key_columns), ChangeCodec(TABLE.columns)
 rows = st.tuples(
     st.integers(0, 3), st.sampled_from([None, "", "x", "é\n"]), st.sampled_from([None, 0.5, -0.0, 1e30])
 )
@@ -38,9 +49,9 @@ rows = st.tuples(
 
 @dataclass
 class Listed(Source):
-    records: Sequence[Entry]
+    records: Sequence[TopicEntry]
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[TopicEntry]:
         return iter(self.records)
 
     def extend(self) -> bool:
@@ -64,7 +75,7 @@ def columns_of(found: Sequence[Row | None]) -> list[pa.Array]:
     ]
 
 
-def records(format_: OutputFormat, found: Sequence[Change]) -> list[Entry]:
+def records(format_: OutputFormat, found: Sequence[Change]) -> list[TopicEntry]:
     """As a sink sends them: with tombstones where the format has them."""
     length = len(found)
     origins = Origins(
@@ -76,60 +87,104 @@ def records(format_: OutputFormat, found: Sequence[Change]) -> list[Entry]:
     encode = format_.keys(TABLE.key_columns)
     assert encode is not None
     keys = encode([columns_of([change.row for change in found])[0]]).to_pylist()
-    sent: list[Entry] = []
+    sent: list[TopicEntry] = []
     for change, key, value in zip(found, keys, values, strict=True):
-        sent.append(Entry(0, key, value))
+        sent.append(TopicEntry(0, key, value))
         if change.op is Op.DELETE and format_.tombstone_follows:
-            sent.append(Entry(0, key, None))
+            sent.append(TopicEntry(0, key, None))
     return sent
 
 
-def one_by_one(entries: Sequence[Entry], format_: Format) -> list[Entry]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type(format_), "column_reader", lambda *_: None)
-        return recoded(entries, format_)
-
-
-def recoded(entries: Sequence[Entry], format_: Format) -> list[Entry]:
-    [source] = canonical([Listed(entries)], format_, TABLE.columns, TABLE.key_columns)
+def recoded(
+    entries: Sequence[TopicEntry], format_: Format, decoding: Decoding = in_process
+) -> list[TopicEntry]:
+    form = RecordForm.of(format_)
+    [source] = canonical([Listed(entries)], form, TABLE.columns, TABLE.key_columns, decoding=decoding)
     return list(source.entries())
 
 
+def expected(change: Change, format_: Format) -> tuple[bytes, bytes]:
+    """A key and what a change amounts to in this format."""
+    if RecordForm.of(format_).rows_before is RowImages.NONE:
+        key_alone = (change.row[0], None, None)
+        change = (
+            Change(Op.DELETE, key_alone, None)
+            if change.after is None
+            else Change(Op.INSERT, None, change.after)
+        )
+    return KEYS.encode((change.row[0],)), CHANGES.encode(change)
+
+
 @pytest.mark.parametrize(("format_", "writes"), CASES, ids=lambda case: case.form)
-@settings(max_examples=examples(60))
-@given(found=changes(), data=st.data())
-def test_records_are_the_same_read_together_and_one_by_one(
-    format_: Format, writes: OutputFormat, found: list[Change], data: st.DataObject
+@settings(max_examples=examples(40))
+@given(found=changes(), chunk=st.sampled_from([1, 7, 1_000]))
+def test_what_an_output_has_is_read_back(
+    format_: Format, writes: OutputFormat, found: list[Change], chunk: int
 ) -> None:
-    entries = records(writes, found)
-    places = st.integers(0, len(entries) - 1)
-    for place in data.draw(st.lists(places, max_size=2)):
-        entry = entries[place]
-        kinds = [
-            Entry(0, None, b"", b"\x00"),
-            Entry(0, None, entry.value),
-            Entry(0, entry.key, None),
-            Entry(0, entry.key, b""),
-            Entry(0, b"{}", entry.value),
-            Entry(0, entry.key, (entry.value or b"") + b" ", epoch=b"7"),
-        ]
-        entries[place : place + data.draw(st.integers(0, 1))] = [data.draw(st.sampled_from(kinds))]
-    entries = [entry._replace(offset=offset) for offset, entry in enumerate(entries)]
-    expected = one_by_one(entries, format_)
+    found = [
+        replace(change, before=change.before and (change.row[0], *change.before[1:])) for change in found
+    ]
+    entries = [entry._replace(offset=offset) for offset, entry in enumerate(records(writes, found))]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_CHUNK_RECORDS", data.draw(st.sampled_from([1, 7, 2_000])))
-        patch.setattr(module, "_CHUNK_BYTES", data.draw(st.sampled_from([1, 100, 4 << 20])))
-        patch.setattr(module, "_FEW", data.draw(st.sampled_from([1, 4, 60])))
-        assert recoded(entries, format_) == expected
+        patch.setattr(module, "_CHUNK_RECORDS", chunk)
+        read = recoded(entries, format_)
+    assert [(entry.key, entry.value) for entry in read] == [expected(change, format_) for change in found]
+    assert [entry.given for entry in read if entry.value] == [
+        (entries[entry.offset].key, entries[entry.offset].value) for entry in read
+    ]
 
 
-def test_sound_records_are_never_read_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("format_", "writes"), CASES[1:], ids=lambda case: case.form)
+def test_an_output_has_one_form_of_each_record(format_: Format, writes: OutputFormat) -> None:
+    row = 1, "é", 0.5
+    [entry] = records(writes, [Change(Op.INSERT, None, row)])
+    key, value = entry.key or b"", entry.value or b""
+    others = [
+        *((part + b" ", value) for part in (key,)),
+        *(
+            (key, other)
+            for other in (value + b" ", b" " + value, value.replace(b"0.5", b"5e-1"), value[:-1], b"")
+        ),
+        (None, value),
+        (b"", value),
+    ]
+    for other in others:
+        if other != (key, value):
+            [read] = recoded([TopicEntry(0, *other)], format_)
+            assert (read.key, read.value, read.given) == (other[0], b"", other), other
+
+
+def test_a_null_that_follows_no_delete_is_invalid_and_so_is_a_delete_without_one() -> None:
+    format_, row = DebeziumOutput(), (1, "a", 0.5)
+    insert, delete = Change(Op.INSERT, None, row), Change(Op.DELETE, row, None)
+    first, gone, null = records(format_, [insert, delete])
+    assert [bool(entry.value) for entry in recoded([first, null, gone, null], format_)] == [True, False, True]
+    assert [bool(entry.value) for entry in recoded([gone, first], format_)] == [False, True]
+
+
+@pytest.mark.slow
+def test_other_processes_read_the_same_in_the_same_order() -> None:
     row = 1, "a", 0.5
-    sound = [Change(Op.INSERT, None, row), Change(Op.UPDATE, row, row), Change(Op.DELETE, row, None)] * 2
-    for format_, writes in CASES:
-        entries = records(writes, sound)
-        expected = one_by_one(entries, format_)
-        assert len(expected) == len(sound)
-        monkeypatch.setattr(KeyCodec, "encode", None)  # called for every record that is read by itself
-        assert recoded(entries, format_) == expected
-        monkeypatch.undo()
+    sound = [Change(Op.INSERT, None, row), Change(Op.UPDATE, row, row), Change(Op.DELETE, row, None)] * 700
+    barrier = TopicEntry(0, None, encode_barrier(BARRIER), barrier_header(BARRIER))
+    with Processes(2) as processes:
+        for format_, writes in CASES:
+            sent = records(writes, sound)
+            entries = [*sent[:1_500], barrier, *sent[1_500:], TopicEntry(0, b"{}", b"nothing")]
+            entries = [entry._replace(offset=offset) for offset, entry in enumerate(entries)]
+            there = recoded(entries, format_, processes.in_other_processes)
+            assert there == recoded(entries, format_)
+        schemas = KnownSchemas(
+            (WriterSchema(1, json.dumps(KEY_SCHEMA)), WriterSchema(2, json.dumps(ROW_SCHEMA)))
+        )
+        form = RecordForm.of(UpsertFormat(encoding="avro-registry").with_schemas(schemas))
+        _, registered = UPSTREAMS["upsert avro"]
+        read = [
+            list(source.entries())
+            for how in (in_process, processes.in_other_processes)
+            for source in canonical(
+                [Listed(registered)], form, FAULTY.columns, FAULTY.key_columns, decoding=how
+            )
+        ]
+        assert read[0] == read[1]
+        assert all(entry.value for entry in read[0])

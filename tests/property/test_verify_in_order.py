@@ -1,4 +1,4 @@
-"""A connector's topic in canonical form, whether its records are read together or by themselves.
+"""A connector's topic in canonical form, in chunks of any size.
 
 What comes again is left out, and what a record leaves out is filled in, as by a reader of one record after another.
 """
@@ -15,25 +15,24 @@ from hypothesis import strategies as st
 from schemas.avro.codec import ChangeCodec, KeyCodec
 from schemas.formats.debezium import DebeziumFormat
 from schemas.json.parsing.placeholder import UNAVAILABLE
-from schemas.records import Op
-from streaming.verify.history import Entry
+from streaming.reading.records.forms import RecordForm
+from streaming.verify.history import TopicEntry
 from streaming.verify.records import canonical as module
-from streaming.verify.records.by_columns import CanonicalColumns
 from streaming.verify.records.canonical import canonical
 from tests.kit.examples import examples
 from tests.kit.in_order import InOrder
 from tests.property.test_in_order import NOTE, TABLE, Connector, Sent
 from tests.property.test_verify_canonical import Listed
 
-FORMAT = DebeziumFormat()
+FORM = RecordForm.of(DebeziumFormat())
 NAMES = TABLE.column_names
 CHANGES, KEYS = ChangeCodec(TABLE.columns), KeyCodec(TABLE.key_columns)
 
 
-def event_of(offset: int, sent: Sent) -> Entry:
+def event_of(offset: int, sent: Sent) -> TopicEntry:
     key = json.dumps({NAMES[0]: sent.key}).encode()
     if sent.row is None and sent.position is None:
-        return Entry(offset, key, None)
+        return TopicEntry(offset, key, None)
     row = None if sent.row is None else dict(zip(NAMES, sent.row, strict=True))
     if row is not None and sent.leaves_out:
         row[NAMES[NOTE]] = UNAVAILABLE
@@ -47,7 +46,7 @@ def event_of(offset: int, sent: Sent) -> Entry:
     }
     op = "d" if row is None else "u" if sent.position else "r"
     value = {"before": None, "after": row, "source": source, "op": op}
-    return Entry(offset, key, json.dumps(value).encode())
+    return TopicEntry(offset, key, json.dumps(value).encode())
 
 
 def expected_of(stream: list[Sent]) -> list[tuple[int, bytes, bytes]]:
@@ -56,20 +55,18 @@ def expected_of(stream: list[Sent]) -> list[tuple[int, bytes, bytes]]:
     return [(offset, KEYS.encode((key,)), CHANGES.encode(change)) for offset, key, change in taken if change]
 
 
-def recoded(entries: list[Entry]) -> list[Entry]:
-    [source] = canonical([Listed(entries)], FORMAT, TABLE.columns, TABLE.key_columns)
+def recoded(entries: list[TopicEntry]) -> list[TopicEntry]:
+    [source] = canonical([Listed(entries)], FORM, TABLE.columns, TABLE.key_columns)
     return list(source.entries())
 
 
 @settings(max_examples=examples(80))
-@given(seed=st.integers(0, 2**32), chunk=st.sampled_from([1, 5, 2_000]), by_columns=st.booleans())
-def test_a_partition_s_changes_are_those_of_one_reader(seed: int, chunk: int, by_columns: bool) -> None:
+@given(seed=st.integers(0, 2**32), chunk=st.sampled_from([1, 5, 2_000]))
+def test_a_partition_s_changes_are_those_of_one_reader(seed: int, chunk: int) -> None:
     stream = list(Connector(random.Random(seed)).stream(30))
     entries = [event_of(offset, sent) for offset, sent in enumerate(stream)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_CHUNK_RECORDS", chunk)
-        if not by_columns:
-            patch.setattr(CanonicalColumns, "recoded", lambda *_: None)
         found = recoded(entries)
     assert [(entry.offset, entry.key, entry.value) for entry in found] == expected_of(stream)
     assert [entry.given for entry in found] == [
@@ -80,14 +77,3 @@ def test_a_partition_s_changes_are_those_of_one_reader(seed: int, chunk: int, by
 def test_a_value_that_is_left_out_of_a_row_that_is_not_there_is_at_fault() -> None:
     entry = event_of(0, Sent(1, (1, 0, "a"), (5, 7), leaves_out=True))
     assert recoded([entry]) == [entry._replace(value=b"", given=(entry.key, entry.value))]
-
-
-def test_events_of_a_connector_are_never_read_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    stream = list(Connector(random.Random(3)).stream(300))
-    ops = {sent.record.change.op for sent in stream if sent.record.change}
-    assert ops == {Op.INSERT, Op.DELETE}
-    assert any(sent.leaves_out for sent in stream)
-    entries = [event_of(offset, sent) for offset, sent in enumerate(stream)]
-    expected = recoded(entries)
-    monkeypatch.setattr(KeyCodec, "encode", None)  # called for every record that is read by itself
-    assert recoded(entries) == expected

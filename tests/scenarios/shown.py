@@ -19,7 +19,7 @@ from state.values.plan import BatchPlan, JobState
 from state.values.progress import Completed, Progress
 from streaming.core.jobs import jobs_after
 from streaming.kafka.topics import PartitionId
-from streaming.verify.history import Entry
+from streaming.verify.history import TopicEntry
 from tests.kit.upstream import EPOCH_STEP
 from tests.scenarios.keys import Keys
 from tests.simulation.judge import progress_of
@@ -55,7 +55,7 @@ class Shown:
         self._counts[place] = len(letters)
         yield from (f"{topic}: the record at {letter.place}" for letter in new)
 
-    def _record(self, world: World, job: JobDefinition, entry: Entry) -> str:
+    def _record(self, world: World, job: JobDefinition, entry: TopicEntry) -> str:
         table, columns = world.setting.table, job.columns
         self._has_keys = table.has_key
         if entry.barrier is not None:

@@ -17,7 +17,7 @@ from streaming.sink.columns import EncodedRecords, Output, SinkPartition
 from streaming.sink.kafka_client import LastBarrier
 from streaming.sink.kafka_writer import KafkaWriter, _Filled
 from streaming.sink.protocol import Mark
-from streaming.verify.history import Entry
+from streaming.verify.history import TopicEntry
 from tests.simulation.broker import Broker, Producer
 from tests.simulation.broker_answers import last_of
 from tests.simulation.rows import SimulatedStore
@@ -127,7 +127,7 @@ class _Uncommitted(Producer):
         super().last_barrier(place)
         log = self._broker.topics.logs[place.barriers or place.topic, place.partition]
         last = next((record for record in reversed(log) if record.barrier is not None), None)
-        return None if last is None else last_of(Entry(0, last.key, last.value, last.barrier), place)
+        return None if last is None else last_of(TopicEntry(0, last.key, last.value, last.barrier), place)
 
 
 class LooksAtUncommitted(_OtherProducer):

@@ -30,9 +30,9 @@ from streaming.sink.columns import EncodedRecords, SinkPartition
 from streaming.sink.kafka_client import LastBarrier, OutputClient
 from streaming.sink.kafka_writer import KafkaWriter
 from streaming.sink.protocol import foreign_records, output_missing
-from streaming.verify.dead_letters import Letter
+from streaming.verify.dead_letters import DeadLetter
 from streaming.verify.findings import Place
-from streaming.verify.history import Entry
+from streaming.verify.history import TopicEntry
 from tests.simulation.broker_answers import last_of, no_answer, too_large, unknown
 from tests.simulation.scheduler import Killed, Scheduler
 
@@ -136,11 +136,11 @@ class Topics:
             transaction.places[place] = None
             self.logs[place].append(record._replace(transaction=transaction.number))
 
-    def committed(self, place: PartitionId, *, deleted_too: bool = False) -> list[Entry]:
+    def committed(self, place: PartitionId, *, deleted_too: bool = False) -> list[TopicEntry]:
         """What a committed reader sees: nothing from the first undecided record on, and nothing that was deleted."""
         begin = 0 if deleted_too else self.begins.get(place, 0)
         return [
-            Entry(offset, each.key, each.value, each.barrier, epoch=each.epoch)
+            TopicEntry(offset, each.key, each.value, each.barrier, epoch=each.epoch)
             for offset, each in self._visible(place)
             if offset >= begin
         ]
@@ -159,10 +159,10 @@ class Topics:
         """Whether a transaction in a partition has no marker yet."""
         return any(place in transaction.places for transaction in self.current.values())
 
-    def letters(self, topic: str) -> list[Letter]:
+    def letters(self, topic: str) -> list[DeadLetter]:
         """The dead letters of a topic that a committed reader sees."""
         return [
-            Letter(Place(topic, 0, offset), each.letter or "", each.key, each.value, each.code)
+            DeadLetter(Place(topic, 0, offset), each.letter or "", each.key, each.value, each.code)
             for offset, each in self._visible((topic, 0))
         ]
 

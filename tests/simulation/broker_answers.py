@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from schemas.errors import Code, EnvironmentProblem, InputError, OutcomeUnknown
 from schemas.json.barriers import decode_beside
-from streaming.sink.columns import SinkPartition
 from streaming.sink.kafka_client import LastBarrier
 from streaming.sink.protocol import foreign_records
-from streaming.verify.history import Entry
+from streaming.verify.history import TopicEntry
 
 
-def last_of(entry: Entry, place: SinkPartition) -> LastBarrier:
+def last_of(entry: TopicEntry, place: SinkPartition) -> LastBarrier:
     """What the last entry of a partition, or of that of its barriers, says. Raises: TopicError(FOREIGN_RECORDS)."""
     if entry.barrier is None:
         where = f"{place.topic}-{place.partition}@{entry.offset}"

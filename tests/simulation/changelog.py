@@ -29,7 +29,7 @@ from streaming.source.barriers.in_data import EmbeddedBarriers
 from streaming.source.barriers.source import BarrierSource
 from streaming.source.decoded import AFTER, BEFORE, ERROR, MARKED, POSITION, UNCHANGED
 from streaming.source.kafka import UpstreamSource
-from streaming.verify.history import Entry
+from streaming.verify.history import TopicEntry
 from tests.kit.appended import RowsUpstream
 from tests.kit.tables import vnode_of
 from tests.kit.upstream import Upstream
@@ -67,7 +67,7 @@ class Changelog:
         self.begins = (0,) * len(upstream.topic.partitions) if initial is None else initial.offsets
         self.table, self.faulty, self.format = upstream.table, faulty, upstream_format
         self._connector = upstream if isinstance(upstream, ConnectorUpstream) else None
-        self.records: list[list[Entry]] = upstream.topic.partitions
+        self.records: list[list[TopicEntry]] = upstream.topic.partitions
         self.extra = frozenset[tuple[int, int]](self._connector.extra if self._connector else ())
         self.extra |= frozenset(upstream.nothing if isinstance(upstream, RowsUpstream) else ())
         self.entries = [
@@ -246,7 +246,7 @@ class Changelog:
         return {**own, UNCHANGED: [index], AFTER: {**after, last: None}}
 
 
-def _barriers(number: int, entries: Sequence[Entry]) -> Iterator[FoundBarrier]:
+def _barriers(number: int, entries: Sequence[TopicEntry]) -> Iterator[FoundBarrier]:
     for entry in entries:
         if entry.barrier is not None:
             barrier = decode_barrier(entry.barrier, entry.value, where="upstream")

@@ -32,15 +32,16 @@ from state.replica import Replica
 from state.values.plan import JobPlan, JobState
 from state.values.progress import Completed, Progress
 from streaming.core.jobs import jobs_after
+from streaming.reading.barriers import MergedSource
+from streaming.reading.records.forms import RecordForm
 from streaming.verify.checker import Checker
-from streaming.verify.dead_letters import DeadLetters, Letter
+from streaming.verify.dead_letters import DeadLetter, DeadLetters
 from streaming.verify.findings import Findings
-from streaming.verify.history import Entry
+from streaming.verify.history import TopicEntry
 from streaming.verify.records.canonical import canonical
 from streaming.verify.records.initial import InitialTable
 from streaming.verify.records.predicate import condition_of
-from streaming.verify.records.rows import View
-from streaming.verify.sources.beside import Merged
+from streaming.verify.records.rows import JobView
 from tests.kit.encoded_histories import ListSource
 from tests.simulation.broker import Topics
 from tests.simulation.changelog import Changelog
@@ -97,9 +98,10 @@ def _output(world: World, job: JobDefinition, state: JobState | None) -> Iterato
     table = changelog.table
     condition = None if job.filter is None else condition_of(parse_filter(job.filter, table), table)
     sources = [[ListSource(entries) for entries in topic] for topic in (changelog.entries, partitions)]
-    view, findings = View(table, job.columns, condition, job.format.images), Findings()
+    form, findings = RecordForm.of(job.format), Findings()
+    view = JobView(table, job.columns, condition, form.rows_before)
     letters = DeadLetters(table, findings, partial(_letters, world, job), _faulty(world))
-    output = canonical(sources[1], job.format, view.rows.columns, table.key_columns)
+    output = canonical(sources[1], form, view.rows.columns, table.key_columns)
     checker = Checker(
         table,
         view,
@@ -132,25 +134,26 @@ def _initial(changelog: Changelog) -> InitialTable | None:
     )
 
 
-def _committed(topics: Topics, job: JobDefinition, number: int) -> list[Entry]:
+def _committed(topics: Topics, job: JobDefinition, number: int) -> list[TopicEntry]:
     """Changes and barriers of a partition, wherever these stand, and whether or not they were deleted since."""
     data = topics.committed((job.output, number))
     if job.barrier_topic is None:
         return data
     barriers = topics.committed((job.barrier_topic, number), deleted_too=True)
-    return list(Merged(ListSource(data), ListSource(barriers), job.barrier_topic, number).entries())
+    return list(MergedSource(ListSource(data), ListSource(barriers), job.barrier_topic, number).entries())
 
 
-def _letters(world: World, job: JobDefinition) -> list[Letter]:
+def _letters(world: World, job: JobDefinition) -> list[DeadLetter]:
     topics = world.durable.topics
     return topics.letters(job.dead_letters) if topics.partitions(job.dead_letters) else []
 
 
-def _published(partitions: list[list[Entry]]) -> Iterator[tuple[int, VnodeProgress]]:
+def _published(partitions: list[list[TopicEntry]]) -> Iterator[tuple[int, VnodeProgress]]:
     for entries in partitions:
         for entry in entries:
             if entry.barrier is not None:
-                for progress in decode_barrier(entry.barrier, entry.value, where="output").progress:
+                barrier = entry.closes or decode_barrier(entry.barrier, entry.value, where="output")
+                for progress in barrier.progress:
                     yield progress.vnode, progress
 
 

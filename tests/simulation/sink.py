@@ -17,7 +17,7 @@ from streaming.kafka.topics import PartitionId
 from streaming.sink.columns import SinkPartition
 from streaming.sink.dead_letters import PARTITIONS, ReadLetters, missing_letters
 from streaming.sink.protocol import Ending, OpenWriter, Sink, Writer
-from streaming.verify.history import Entry
+from streaming.verify.history import TopicEntry
 from tests.simulation.broker import Broker
 
 EARLY_LETTERS = "up.dead-letters"
@@ -126,7 +126,7 @@ def _outputs(job: JobDefinition) -> list[str]:
     return [job.output, *filter(None, [job.barrier_topic])]
 
 
-def _barrier(job: JobDefinition, partition: int, entry: Entry) -> Barrier:
+def _barrier(job: JobDefinition, partition: int, entry: TopicEntry) -> Barrier:
     if job.barrier_topic is not None:
         return decode_beside(entry.barrier, entry.key, entry.value, partition=partition).barrier
     return decode_barrier(entry.barrier, entry.value, where="output")

@@ -12,7 +12,7 @@ from schemas.records import Row
 from state.journal import Journal
 from state.progress_table import ProgressTable
 from state.replica import Replica
-from streaming.verify.history import Entry
+from streaming.verify.history import TopicEntry
 from tests.kit.upstream import EPOCH_STEP
 from tests.simulation.crashes import twelve_epochs
 from tests.simulation.fault_policies import NoFaults, Order
@@ -95,7 +95,7 @@ def effects(world: World) -> str:
     return ", ".join(name for name, is_there in there.items() if is_there) or "nothing"
 
 
-def records(world: World) -> list[list[Entry]]:
+def records(world: World) -> list[list[TopicEntry]]:
     """Of each partition of the output, without their offsets: what was aborted leaves holes."""
     topics = world.durable.topics
     return [
@@ -103,7 +103,7 @@ def records(world: World) -> list[list[Entry]]:
     ]
 
 
-def until(epoch: int, outputs: list[list[Entry]]) -> list[list[Entry]]:
+def until(epoch: int, outputs: list[list[TopicEntry]]) -> list[list[TopicEntry]]:
     """The outputs up to a barrier."""
     ends = [[entry.barrier for entry in output].index(str(epoch).encode()) for output in outputs]
     return [output[: end + 1] for output, end in zip(outputs, ends, strict=True)]
@@ -120,7 +120,7 @@ def compacted(world: World) -> dict[bytes | None, Row]:
     return rows
 
 
-def _last(output: list[Entry]) -> int:
+def _last(output: list[TopicEntry]) -> int:
     return max((int(entry.barrier) for entry in output if entry.barrier is not None), default=0)
 
 

@@ -26,7 +26,7 @@ from streaming.service.job_checks import counted, refuse_rescale
 from streaming.source.upstream_checks import UpstreamIdentity, binding, refuse_foreign
 from streaming.verify.findings import Findings, Side
 from streaming.verify.fold import UpstreamFold
-from streaming.verify.history import Entry, PartitionHistory
+from streaming.verify.history import PartitionHistory, TopicEntry
 from streaming.verify.positions import Positions, Standing
 from streaming.verify.records.keys import KeySpace
 from tests.bench.compared.kinds import BASE, KINDS, side_by_side
@@ -193,7 +193,7 @@ def test_each_partition_is_folded_by_itself_and_a_key_that_another_has_is_named(
         if before is after is None:
             continue
         op = Op.INSERT if before is None else Op.DELETE if after is None else Op.UPDATE
-        entry = Entry(0, KEYS.encode((key,)), CHANGES.encode(Change(op, before, after)))
+        entry = TopicEntry(0, KEYS.encode((key,)), CHANGES.encode(Change(op, before, after)))
         fold.apply(partitions[number], entry)
         twice += before is None and any(key in other for other in model)
         if value is None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from schemas.records import Barrier, BarrierKind, Change, Op
-from streaming.reading.records import Record
-from streaming.reading.topic import Complete
+from streaming.reading.topic import Complete, Record
 
 
 def change(partition: int, key: int) -> Record:

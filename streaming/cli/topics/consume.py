@@ -15,7 +15,6 @@ from rich.console import Console
 from rich.table import Table
 
 from schemas.epoch import NO_EPOCH
-from schemas.formats.protocol import Images
 from schemas.position import Key
 from schemas.records import Barrier, Row
 from streaming.cli.configuration import (
@@ -36,10 +35,10 @@ from streaming.cli.topics.target import (
     TopicOption,
     output_target,
 )
-from streaming.kafka.consumer import RangeReader
 from streaming.reading.fold import TableFold, Tally
-from streaming.reading.records import Record, RecordDecoder, plain
-from streaming.reading.topic import Complete, TopicReader
+from streaming.reading.records.forms import RecordForm, RowImages
+from streaming.reading.shown import plain
+from streaming.reading.topic import Complete, GrowingTopic, Record, RecordStream
 
 _FOLLOW_S = 0.2
 
@@ -49,7 +48,7 @@ FollowOption = Annotated[
 ]
 
 
-class Format(StrEnum):
+class PrintedForm(StrEnum):
     """Forms of the output."""
 
     TEXT = "text"
@@ -83,7 +82,9 @@ def command(
     until_complete: Annotated[
         bool, typer.Option("--until-complete", help="Go on until the backfill has finished every vnode.")
     ] = False,
-    form: Annotated[Format, typer.Option("--format", help="JSON: one object a line.")] = Format.TEXT,
+    form: Annotated[
+        PrintedForm, typer.Option("--format", help="JSON: one object a line.")
+    ] = PrintedForm.TEXT,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
 ) -> None:
     """Read a topic from its beginning, committed records only, up to where it ends now.
@@ -98,9 +99,10 @@ def command(
     named, file = job_or_config(word)
     source, job = optional_config(config, file), one_job(named, job)
     target = output_target(source, Broker(bootstrap, kafka), topic, table, job, columns, folds=fold)
-    if fold and target.format.images is Images.ROWS:
+    rows_before = RecordForm.of(target.format).rows_before
+    if fold and rows_before is RowImages.NO_IDENTITY:
         raise usage("--fold of rows without identity, which add up to no table", "--count, or neither")
-    tally, rows = Tally(), TableFold(target.format.images, _first_rows(target))
+    tally, rows = Tally(), TableFold(rows_before, _first_rows(target))
     try:
         for record in _records(
             target, tally, until, whole=follow or at is not None, follow=follow, until_complete=until_complete
@@ -128,13 +130,13 @@ def _first_rows(target: Target) -> Iterator[tuple[Key, Row]]:
             yield target.table.key_of(row), tuple(row[place] for place in places)
 
 
-def _form(form: Format, *, as_json: bool, fold: bool) -> Format:
+def _form(form: PrintedForm, *, as_json: bool, fold: bool) -> PrintedForm:
     """Raises: ConfigError(USAGE) for forms that do not go together."""
-    if as_json and form is Format.CSV:
+    if as_json and form is PrintedForm.CSV:
         raise usage("--json and --format csv", "one of them")
-    if form is Format.CSV and not fold:
+    if form is PrintedForm.CSV and not fold:
         raise usage("--format csv without --fold", "--fold, or another format")
-    return Format.JSON if as_json else form
+    return PrintedForm.JSON if as_json else form
 
 
 def _until(at: str | None, *, follow: bool) -> int | None:
@@ -155,11 +157,10 @@ def _records(
 
     With `whole`, only intervals that are complete, up to the barrier `until`.
     """
-    decoder = RecordDecoder(target.columns, target.table.key_columns, target.format)
-    with RangeReader(target.kafka) as reader:
-        begins = target.start.offsets if target.start else ()
-        topic = TopicReader(reader, target.topic, target.barriers, decoder, begins)
-        partitions = len(reader.watermarks(target.topic))
+    begins, form = target.start.offsets if target.start else (), RecordForm.of(target.format)
+    stream = RecordStream(target.columns, target.table.key_columns, form, begins)
+    with GrowingTopic(target.kafka, target.topic, target.barriers, stream) as topic:
+        partitions = topic.partitions
         parts = partitions if target.by_partition else target.table.vnode_count
         complete = Complete(partitions, until)
         while True:
@@ -178,15 +179,15 @@ def _records(
         raise usage("--at latest", "a barrier that all partitions have; there is none yet")
 
 
-def _line(record: Record, target: Target, form: Format) -> str:
+def _line(record: Record, target: Target, form: PrintedForm) -> str:
     fields = _fields(record, target, form)
-    if form is Format.JSON:
+    if form is PrintedForm.JSON:
         return _json({"at": record.where, "epoch": record.epoch, **fields})
     shown = (value if isinstance(value, str) else _json(value) for value in fields.values())
     return "\t".join([record.where, str(record.epoch), *shown])
 
 
-def _fields(record: Record, target: Target, form: Format) -> dict[str, object]:
+def _fields(record: Record, target: Target, form: PrintedForm) -> dict[str, object]:
     body = record.body
     if isinstance(body, Barrier):
         mutation = type(body.mutation).__name__ if body.mutation else None
@@ -195,9 +196,9 @@ def _fields(record: Record, target: Target, form: Format) -> dict[str, object]:
             "partitions" if target.by_partition else "vnodes": len(body.progress),
         }
         return {"op": "BARRIER", "kind": body.kind.name, "prev": body.prev, **progress}
-    shown = _bytes_as_they_came if target.format.images is Images.ROWS else plain
+    shown = plain if target.table.has_key else _bytes_as_they_came
     fields = {"op": body.op.name, "key": [shown(value) for value in record.key or ()]}
-    if form is Format.JSON:
+    if form is PrintedForm.JSON:
         return {**fields, "before": _named(body.before, target), "after": _named(body.after, target)}
     return {**fields, "row": _named(body.row, target)}
 
@@ -220,23 +221,23 @@ def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _print_table(target: Target, rows: list[Row], form: Format) -> None:
+def _print_table(target: Target, rows: list[Row], form: PrintedForm) -> None:
     names = [column.name for column in target.columns]
     match form:
-        case Format.CSV:
+        case PrintedForm.CSV:
             writer = csv.writer(sys.stdout, lineterminator="\n")
             writer.writerow(names)
             writer.writerows([plain(value) for value in row] for row in rows)
-        case Format.JSON:
+        case PrintedForm.JSON:
             sys.stdout.writelines(_json(_named(row, target)) + "\n" for row in rows)
-        case Format.TEXT:
+        case PrintedForm.TEXT:
             shown = Table(*names, caption=f"{len(rows)} rows")
             for row in rows:
                 shown.add_row(*("" if value is None else str(plain(value)) for value in row))
             Console().print(shown)
 
 
-def _print_tally(tally: Tally, target: Target, form: Format) -> None:
+def _print_tally(tally: Tally, target: Target, form: PrintedForm) -> None:
     parts = "partitions" if target.by_partition else "vnodes"
     fields = {
         "topic": target.topic,
@@ -245,7 +246,7 @@ def _print_tally(tally: Tally, target: Target, form: Format) -> None:
         f"{parts}_finished": len(tally.finished),
         parts: len(tally.epochs) if target.by_partition else target.table.vnode_count,
     }
-    if form is Format.JSON:
+    if form is PrintedForm.JSON:
         sys.stdout.write(_json(fields) + "\n")
     else:
         sys.stdout.writelines(f"{name}\t{value}\n" for name, value in fields.items())

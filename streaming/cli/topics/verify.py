@@ -32,7 +32,7 @@ from streaming.cli.skipped import places
 from streaming.cli.topics.initial import initial_table
 from streaming.cli.topics.target import Broker, KafkaOption, Target, refuse_read_once, upstream_target
 from streaming.registry.outputs import OutputSchemas
-from streaming.verify.findings import Finding, Report
+from streaming.verify.findings import LawFinding, Report
 from streaming.verify.judge import Progress as OnProgress
 from streaming.verify.judge import verify_job
 
@@ -207,7 +207,7 @@ def _summary(report: Report) -> Table:
     return table
 
 
-def _line(finding: Finding) -> str:
+def _line(finding: LawFinding) -> str:
     barrier = "" if finding.barrier is None else f" barrier {finding.barrier}"
     vnode = "" if finding.vnode is None else f" vnode {finding.vnode}"
     text = f"{finding.where}{barrier}{vnode}: wanted {finding.expected}; found {finding.found}"

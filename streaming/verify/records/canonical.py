@@ -1,200 +1,93 @@
-"""Records of any format in the one form that the judge computes with: keys and changes in Avro, as bytes.
+"""Records of any form in the one that the judge computes with: keys and changes in Avro, as bytes.
 
-The judge's algebra of bytes (`streaming.verify.records.rows`) shares nothing with what it judges. A topic of another
-format than `change` is brought into that form here, by whole columns where its format has a reader for them, or else
-record by record by the format's strict twin; what wrote the topic has no part in it. What the twin refuses has no value
-in canonical form, which every rule takes for a record at fault.
+A topic of another form than `change` is read record by record by a reader that shares nothing with what wrote it
+(`streaming.reading.records`). Invalid records have no value in canonical form. Of an upstream's events, those that are
+redelivered are left out, and values that they leave out are filled in from the row before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from schemas.avro.codec import ChangeCodec, KeyCodec
-from schemas.errors import InputError
-from schemas.formats.change import ChangeFormat
-from schemas.formats.protocol import Format, Images, OutputFormat
 from schemas.records import Op
 from schemas.table import Column
-from streaming.verify.history import Entry, Source
-from streaming.verify.records.by_columns import CanonicalColumns
-from streaming.verify.records.in_order import (
-    ChangesInOrder,
-    OnWentBack,
-    Recoded,
-    SnapshotRows,
-    at_fault,
-)
-from streaming.verify.records.redelivered import WentBack
-from streaming.verify.records.rows import op_of
+from streaming.reading.entries import RecordFault, Source, TopicEntry
+from streaming.reading.records.forms import CHANGE_FORM, RecordForm
+from streaming.reading.records.logs import LogName
+from streaming.reading.values.avro_bytes import OPS, RowCodec
+from streaming.verify.records.recoding import CanonicalReader, CanonicalRecord, Decode, Decoding, in_process
+from streaming.verify.records.redelivered import RedeliveryRule, WentBack
+from streaming.verify.records.rows import compose, op_of
 
-CANONICAL = ChangeFormat()
+OnWentBack = Callable[[int, int, WentBack], None]
+"""Called with partition and offset of a record whose log has gone back, and what was found."""
+_CHUNK_RECORDS, _CHUNK_BYTES = 1_000, 1 << 20
 
 
 def canonical(
-    sources: Iterable[Source],
-    format_: Format,
+    sources: Sequence[Source],
+    form: RecordForm,
     columns: Sequence[Column],
     key_columns: Sequence[Column],
-    on_went_back: Callable[[int, int, WentBack], None] = lambda partition, offset, found: None,
+    on_went_back: OnWentBack = lambda partition, offset, found: None,
+    decoding: Decoding = in_process,
 ) -> list[Source]:
-    """Sources of a topic by partition, each in canonical form; those that have it already are left as they are.
-
-    `on_went_back`: called with partition and offset of a record whose log has gone back, and what was found.
-    """
-    if format_ == CANONICAL:
+    """Sources of a topic by partition, each in canonical form; those that have it already are left as they are."""
+    if form == CHANGE_FORM:
         return list(sources)
-    if format_.images is Images.ROWS:
-        return [_Rows(source, format_, columns) for source in sources]
+    decode = decoding(CanonicalReader(form, columns, key_columns))
     snapshots: SnapshotRows = {}
     return [
-        _Recoded(source, format_, columns, key_columns, snapshots, partial(on_went_back, number))
+        CanonicalSource(
+            source,
+            form,
+            decode,
+            PartitionOrder(RowCodec(columns), form, snapshots, partial(on_went_back, number)),
+        )
         for number, source in enumerate(sources)
     ]
 
 
-@dataclass
-class _Rows:
-    """Of rows without identity, whose keys stay what they are."""
+class CanonicalSource:
+    """A partition in canonical form."""
 
-    source: Source
-    format: Format
-    columns: Sequence[Column]
+    def __init__(
+        self,
+        source: Source,
+        form: RecordForm,
+        decode: Decode,
+        order: PartitionOrder,
+    ) -> None:
+        self._source, self._form, self._decode, self._order = source, form, decode, order
 
-    def __post_init__(self) -> None:
-        self._rows, self._changes = self.format.rows(self.columns, ()), ChangeCodec(self.columns)
-
-    def entries(self) -> Iterator[Entry]:
-        """Without those that are no row."""
-        return (entry for entry in map(self._recoded, self.source.entries()) if entry is not None)
-
-    def extend(self) -> bool:
-        """As the source."""
-        return self.source.extend()
-
-    def _recoded(self, entry: Entry) -> Entry | None:
-        if entry.barrier is not None:
-            return entry
-        given = entry.key, entry.value
-        try:
-            change = self._rows.read_record(*given).change
-        except InputError as error:
-            return at_fault(entry, error)
-        return None if change is None else entry._replace(value=self._changes.encode(change), given=given)
-
-
-@dataclass
-class _Recoded:
-    source: Source
-    format: Format
-    columns: Sequence[Column]
-    key_columns: Sequence[Column]
-    snapshots: SnapshotRows
-    on_went_back: OnWentBack
-
-    def __post_init__(self) -> None:
-        self._rows = self.format.rows(self.columns, self.key_columns)
-        self._changes, self._keys = ChangeCodec(self.columns), KeyCodec(self.key_columns)
-        order = ChangesInOrder(
-            self._changes,
-            fills=self.format.may_be_unchanged,
-            snapshots=self.snapshots,
-            on_went_back=self.on_went_back,
-        )
-        self._in_order = order if self.format.comes_again or self.format.may_be_unchanged else None
-        self._deleted: _Pair | None = None
-        self._has_tombstones = isinstance(self.format, OutputFormat) and self.format.tombstone_follows
-        read = self.format.column_reader(self.columns, self.key_columns)
-        self._by_columns = None if read is None else CanonicalColumns(read, self.columns, self.key_columns)
-
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[TopicEntry]:
         """Those of the source that say anything of the table."""
-        pairs = self._without_tombstones(self._pairs()) if self._has_tombstones else self._pairs()
+        pairs = self._pairs()
+        if self._form.has_tombstones:
+            pairs = _without_tombstones(pairs)
         return (entry for _, entry in pairs if entry is not None)
 
     def extend(self) -> bool:
-        """As the source."""
-        return self.source.extend()
+        """Extend the source."""
+        return self._source.extend()
 
     def _pairs(self) -> Iterator[_Pair]:
-        for chunk in _chunks(self.source.entries()):
-            recoded = iter(self._recoded_together([entry for entry in chunk if self._is_change(entry)]))
-            for entry in chunk:
-                if entry.barrier is not None and self._in_order is not None:
-                    self._in_order.end_interval(entry.barrier)
-                if self._is_change(entry):
-                    yield entry, self._ordered(next(recoded))
-                elif entry.barrier is None and entry.key is None:
-                    yield entry, self._recoded(entry).entry
-                else:
-                    yield entry, entry
-
-    def _ordered(self, recoded: Recoded) -> Entry | None:
-        return recoded.entry if self._in_order is None else self._in_order.take(recoded)
-
-    def _without_tombstones(self, pairs: Iterable[_Pair]) -> Iterator[_Pair]:
-        """Each DELETE with the record behind it that repeats its key, without that one. Any other one is at fault."""
-        for entry, recoded in pairs:
-            if self._deleted is not None:
-                deleted, self._deleted = self._deleted, None
-                if entry.barrier is None and (entry.key, entry.value) == (deleted[0].key, None):
-                    yield deleted
-                    continue
-                yield deleted[0], at_fault(deleted[0])
-            if entry.barrier is None and entry.value is None:
-                yield entry, at_fault(entry)
-            elif entry.barrier is None and recoded is not None and _is_delete(recoded):
-                self._deleted = entry, recoded
+        for entry, record in self._decode(_chunks(self._source.entries())):
+            if record is None:
+                self._order.end_interval(entry)
+                yield entry, entry
             else:
-                yield entry, recoded
-
-    def _recoded_together(self, entries: Sequence[Entry]) -> list[Recoded]:
-        """By columns, but for those that have to be read by themselves."""
-        if self._by_columns is not None and (found := self._by_columns.recoded(entries)) is not None:
-            return found
-        if self._by_columns is None or len(entries) <= _FEW:
-            return [self._recoded(entry) for entry in entries]
-        half = len(entries) // 2
-        return [*self._recoded_together(entries[:half]), *self._recoded_together(entries[half:])]
-
-    def _is_change(self, entry: Entry) -> bool:
-        return (
-            entry.barrier is None
-            and entry.key is not None
-            and (entry.value is not None or not self._has_tombstones)
-        )
-
-    def _recoded(self, entry: Entry) -> Recoded:
-        given = entry.key or b"", entry.value
-        try:
-            if entry.value is None and not self.format.may_be_null:
-                return Recoded(entry._replace(key=self._key(given[0]), value=None, given=given))
-            record = self._rows.read_record(*given)
-            if record.change is None:
-                return Recoded(None)
-            own = entry._replace(
-                key=self._key(given[0]), value=self._changes.encode(record.change), given=given
-            )
-        except InputError as error:
-            return Recoded(at_fault(entry, error))
-        return Recoded(own, record.position, record.unchanged)
-
-    def _key(self, data: bytes) -> bytes:
-        return self._keys.encode(self._rows.read_key(data))
+                yield entry, self._order.taken(entry, record)
 
 
-_Pair = tuple[Entry, Entry | None]
+_Pair = tuple[TopicEntry, TopicEntry | None]
 """A record as it came, and in canonical form; None where it is no change."""
-_CHUNK_RECORDS, _CHUNK_BYTES = 2_000, 4 << 20
-_FEW = 60
-"""Records that are read one by one rather than in halves, if one of them has to be."""
 
 
-def _chunks(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
+def _chunks(entries: Iterator[TopicEntry]) -> Iterator[list[TopicEntry]]:
     """Entries in their order, some at a time; none is empty."""
-    chunk, size = list[Entry](), 0
+    chunk, size = list[TopicEntry](), 0
     for entry in entries:
         chunk.append(entry)
         size += len(entry.value or b"")
@@ -205,5 +98,98 @@ def _chunks(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
         yield chunk
 
 
-def _is_delete(recoded: Entry) -> bool:
-    return op_of(recoded.value or b"") is Op.DELETE
+def _without_tombstones(pairs: Iterator[_Pair]) -> Iterator[_Pair]:
+    """Each DELETE with the record behind it that repeats its key, without that one. Any other null is invalid."""
+    deleted: tuple[TopicEntry, TopicEntry] | None = None
+    for entry, recoded in pairs:
+        is_change = entry.barrier is None
+        if deleted is not None:
+            if is_change and (entry.key, entry.value) == (deleted[0].key, None):
+                yield deleted
+                deleted = None
+                continue
+            yield deleted[0], _invalid(deleted[0])
+            deleted = None
+        if is_change and entry.value is None:
+            yield entry, _invalid(entry)
+        elif is_change and recoded is not None and op_of(recoded.value or b"") is Op.DELETE:
+            deleted = entry, recoded
+        else:
+            yield entry, recoded
+
+
+def _invalid(entry: TopicEntry, fault: RecordFault | None = None) -> TopicEntry:
+    """An invalid record: it has no value, and the key that it came with."""
+    return entry._replace(value=b"", given=(entry.key, entry.value), fault=fault)
+
+
+SnapshotRows = dict[bytes, set[LogName]]
+"""By the header of the barrier that closes an interval, the rows of snapshots in it, of all partitions."""
+
+
+class PartitionOrder:
+    """The changes of one partition in order: redelivered ones are left out, and values that are left out filled in.
+
+    `snapshots` is shared by the partitions of a topic, which are read from barrier to barrier.
+    """
+
+    def __init__(
+        self,
+        rows: RowCodec,
+        form: RecordForm,
+        snapshots: SnapshotRows,
+        on_went_back: Callable[[int, WentBack], None],
+    ) -> None:
+        self._rows, self._form = rows, form
+        self._rule = RedeliveryRule() if form.is_redelivered else None
+        self._stored: dict[bytes, bytes] = {}
+        self._snapshots, self._on_went_back = snapshots, on_went_back
+        self._ended: bytes | None = None
+
+    def end_interval(self, entry: TopicEntry) -> None:
+        """At a barrier. The rows of snapshots in other partitions are known once these were read up to it."""
+        if self._rule is not None:
+            self._settle(self._rule)
+            self._ended = entry.barrier or b""
+            self._snapshots.setdefault(self._ended, set()).update(self._rule.snapshots)
+
+    def _settle(self, rule: RedeliveryRule) -> None:
+        if self._ended is not None:
+            rule.end_interval(self._snapshots[self._ended])
+            self._ended = None
+
+    def taken(self, entry: TopicEntry, record: CanonicalRecord) -> TopicEntry | None:
+        """The change with the values that it leaves out; None for no change, and for a redelivered one."""
+        key, value = record.key, record.value
+        if record.fault is not None:
+            return _invalid(entry, record.fault)
+        if value is None:
+            return None
+        if self._rule is not None:
+            self._settle(self._rule)
+            op = OPS[value[0] // 2]
+            if self._rule.drops(key, op, record.place):
+                return None
+            if self._rule.went_back is not None:
+                self._on_went_back(entry.offset, self._rule.went_back)
+            if self._form.may_leave_values_out:
+                value = self._filled(key or b"", value, op, record.left_out)
+        if value is None:
+            return _invalid(entry)
+        return entry._replace(key=key, value=value, given=(entry.key, entry.value))
+
+    def _filled(self, key: bytes, value: bytes, op: Op, left_out: Sequence[int]) -> bytes | None:
+        """The change with the values of the row before; None where there is none."""
+        if op is Op.DELETE:
+            self._stored.pop(key, None)
+            return value
+        if left_out:
+            stored, after = self._stored.get(key), self._rows.change(value).after
+            if stored is None or after is None:
+                return None
+            before, row = self._rows.change(stored).after or (), list(after)
+            for index in left_out:
+                row[index] = before[index]
+            value = compose(None, self._rows.row_bytes(tuple(row))) or b""
+        self._stored[key] = value
+        return value

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from schemas.avro.codec import KeyCodec
 from schemas.records import Row
 from schemas.table import TableSchema
+from streaming.reading.values.avro_bytes import RowCodec
 
 Rows = Iterable[tuple[bytes, bytes]]
 """Keys and rows as the judge computes with them."""
@@ -27,9 +27,9 @@ class InitialTable:
 
     def encoded(self, table: TableSchema) -> Iterator[tuple[bytes, bytes]]:
         """Each key with its row, in canonical form."""
-        whole, keys = KeyCodec(table.columns), KeyCodec(table.key_columns)
+        whole, keys = RowCodec(table.columns), RowCodec(table.key_columns)
         for row in self.decoded(table):
-            yield keys.encode(table.key_of(row)), whole.encode(row)
+            yield keys.row_bytes(table.key_of(row)), whole.row_bytes(row)
 
     def decoded(self, table: TableSchema) -> Iterator[Row]:
         """Each row, with the values of all declared columns."""

@@ -31,7 +31,7 @@ from schemas.filter.ast import (
 from schemas.records import Row
 from schemas.table import TableSchema
 from schemas.types import TypeName
-from streaming.verify.records.rows import Condition
+from streaming.verify.records.rows import RowCondition
 
 Test = Callable[[Row], bool | None]
 Sortable = Callable[[Any], Any]
@@ -49,10 +49,10 @@ _FLOATING = frozenset({TypeName.FLOAT, TypeName.DOUBLE})
 _ANY_TEXT, _ANY_CHARACTER = object(), object()
 
 
-def condition_of(tree: Filter, table: TableSchema) -> Condition:
+def condition_of(tree: Filter, table: TableSchema) -> RowCondition:
     """The filter, parsed against `table`, as a test of a row's values."""
     columns = columns_of(tree)
-    return Condition(columns, _Compiler(table, columns).test(tree))
+    return RowCondition(columns, _Compiler(table, columns).test(tree))
 
 
 class _Compiler:

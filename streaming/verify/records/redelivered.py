@@ -9,45 +9,45 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable
 from dataclasses import dataclass, field
 
-from schemas.formats.events.logs import LogId, LogPosition, Position, is_of_snapshot, position_text
 from schemas.records import Op
+from streaming.reading.records.logs import LogName, LogOffset, PlaceInLog
 
 
 @dataclass(frozen=True, slots=True)
 class WentBack:
     """A record that was taken though one before it has a higher position in its log."""
 
-    log: LogId
-    highest: Position
-    position: Position
+    log: LogName
+    highest: LogOffset
+    position: LogOffset
 
     def __str__(self) -> str:
-        position, highest = position_text(self.position), position_text(self.highest)
+        position, highest = ("/".join(map(str, each)) for each in (self.position, self.highest))
         return f"{self.log} went back from position {highest} to {position}"
 
 
 @dataclass
-class _Log:
-    highest: Position | None = None
+class _LogState:
+    highest: LogOffset | None = None
     at_highest: set[tuple[Hashable, Op]] = field(default_factory=set)
     latest_ms: int | None = None
-    last: Position | None = None
+    last: LogOffset | None = None
     at_last: set[tuple[Hashable, Op]] = field(default_factory=set)
 
 
-class Redelivered:
-    """Call `has` for each change of the partition in order, and `end_interval` at each barrier."""
+class RedeliveryRule:
+    """Call `drops` for each change of the partition in order, and `end_interval` at each barrier."""
 
     def __init__(self) -> None:
-        self._logs: dict[LogId, _Log] = {}
+        self._logs: dict[LogName, _LogState] = {}
         self._deleted: set[Hashable] = set()
-        self.snapshots: set[LogId] = set()
+        self.snapshots: set[LogName] = set()
         """Rows of snapshots in the interval, by their logs without an origin."""
         self.went_back: WentBack | None = None
         """What the last record was taken in spite of."""
 
-    def has(self, key: Hashable, op: Op, where: LogPosition | None) -> bool:
-        """Whether the change of this key is redelivered, or the tombstone of such a delete."""
+    def drops(self, key: Hashable, op: Op, where: PlaceInLog | None) -> bool:
+        """True where the change of this key is redelivered, or is the tombstone of such a delete."""
         self.went_back = None
         if where is not None and where.position is None:
             self.snapshots.add(where.log)
@@ -58,19 +58,19 @@ class Redelivered:
             self._deleted.add(key)
         return is_again or is_tombstone
 
-    def end_interval(self, snapshots: Collection[LogId] = ()) -> None:
+    def end_interval(self, snapshots: Collection[LogName] = ()) -> None:
         """At a barrier. `snapshots`: rows of snapshots that stand in the interval in other partitions."""
         rows = self.snapshots | set(snapshots)
         for log, known in self._logs.items():
-            if any(is_of_snapshot(row, log) for row in rows):
+            if any(log.is_named_by(row) for row in rows):
                 known.highest, known.at_highest = known.last, known.at_last
             known.last, known.at_last = None, set()
         self.snapshots = set()
 
-    def _is_again(self, key: Hashable, op: Op, where: LogPosition) -> bool:
+    def _is_again(self, key: Hashable, op: Op, where: PlaceInLog) -> bool:
         log, position, ts_ms = where.log, where.position, where.ts_ms
         assert position is not None
-        known = self._logs.setdefault(log, _Log())
+        known = self._logs.setdefault(log, _LogState())
         is_later = ts_ms is not None and (known.latest_ms is None or ts_ms > known.latest_ms)
         if known.highest is not None and log.is_lower(position, known.highest):
             if not is_later:

@@ -15,12 +15,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from schemas.avro.codec import ChangeCodec, KeyCodec
 from schemas.errors import Code, InputError
-from schemas.formats.protocol import Images
 from schemas.records import Change, Op, Row
 from schemas.table import Column, TableSchema
 from schemas.types import TypeName
+from streaming.reading.records.forms import RowImages
+from streaming.reading.values.avro_bytes import RowCodec
+from streaming.reading.values.invalid import InvalidRecordError
 
 Halves = tuple[bytes | None, bytes | None]
 """`before` and `after` of a change, each a row's bytes or None."""
@@ -54,8 +55,7 @@ class RowBytes:
 
     def __init__(self, columns: Sequence[Column]) -> None:
         self.columns = tuple(columns)
-        self._changes = ChangeCodec(columns)
-        self._rows = KeyCodec(columns)  # a key record is a record of any columns
+        self._codec = RowCodec(columns)
         self._plan = [
             (column.nullable, column.type.name in _SIZED, _FIXED.get(column.type.name, 0))
             for column in columns
@@ -95,7 +95,7 @@ class RowBytes:
     def split(self, value: bytes, present: bytes | None) -> Halves:
         """The halves of a change. `present`, the key's row if there is one, saves decoding the usual change.
 
-        Raises: InputError as `ChangeCodec.decode` does, without a place.
+        Raises: InputError, as `decoded_change`.
         """
         if value.startswith(_INSERT):
             return None, value[3:]
@@ -106,15 +106,18 @@ class RowBytes:
                     return present, value[3 + size :]
                 if value.startswith(_DELETE) and value[2 + size :] == _THEN_NULL:
                     return present, None
-        change = self._changes.decode(value)
+        change = self.decoded_change(value)
         return self._encoded(change.before), self._encoded(change.after)
 
     def _encoded(self, row: Row | None) -> bytes | None:
-        return None if row is None else self._rows.encode(row)
+        return None if row is None else self._codec.row_bytes(row)
 
     def canonical_row(self, row: bytes) -> bytes:
-        """The row as the codec would write it. InputError if it isn't a row."""
-        return self._rows.encode(self._rows.decode(row))
+        """The row in its one form. InputError if it isn't a row."""
+        try:
+            return self._codec.row_bytes(self._codec.row(row))
+        except InvalidRecordError:
+            raise _no_row(row) from None
 
     def same_row(self, one: bytes | None, other: bytes | None) -> bool:
         """Whether both are the same row, in whatever bytes. InputError if one isn't a row."""
@@ -123,13 +126,20 @@ class RowBytes:
         return one is not None and other is not None and self.canonical_row(one) == self.canonical_row(other)
 
     def canonical_change(self, value: bytes) -> bytes:
-        """The change as the codec would write it. InputError if it isn't one."""
-        return self._changes.encode(self._changes.decode(value))
+        """The change in its one form. InputError if it isn't one."""
+        return self._codec.change_bytes(self.decoded_change(value))
+
+    def decoded_change(self, value: bytes) -> Change:
+        """The change that bytes are. Raises: InputError, CHANGE_MALFORMED in general, without a place."""
+        try:
+            return self._codec.change(value)
+        except InvalidRecordError as reason:
+            raise reason.as_input(Code.CHANGE_MALFORMED, f"{len(value)} bytes") from None
 
     def change(self, value: bytes) -> Change | None:
         """The decoded change, None if the bytes aren't one."""
         try:
-            return self._changes.decode(value)
+            return self.decoded_change(value)
         except InputError:
             return None
 
@@ -152,40 +162,40 @@ def _long_varint(row: bytes, at: int) -> tuple[int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class RowCondition:
     """A filter, row by row: `test` gets the values of `columns`, in order, and says TRUE, FALSE or None."""
 
     columns: tuple[str, ...]
     test: Callable[[Row], bool | None]
 
 
-def _remembered(table: TableSchema, condition: Condition) -> Callable[[bytes], bool]:
+def _remembered(table: TableSchema, condition: RowCondition) -> Callable[[bytes], bool]:
     """The condition on the bytes of its columns; what filters look at tends to have few distinct values."""
-    values = KeyCodec(table.select(condition.columns))
+    values = RowCodec(table.select(condition.columns))
 
     @lru_cache(maxsize=_MOST_REMEMBERED)
     def shows(cells: bytes) -> bool:
-        return condition.test(values.decode(cells)) is True
+        return condition.test(values.row(cells)) is True
 
     return shows
 
 
-class View:
+class JobView:
     """What a job shows of an upstream row: its columns if the filter says TRUE, else nothing.
 
-    `columns` None means all of the table's, in declared order. `images` are what the output's changes have: of those
-    without rows before, an UPDATE is an INSERT, and a DELETE has nulls beside the key columns.
+    `columns` None means all of the table's, in declared order. `rows_before`: of the output's changes; of those without
+    rows before, an UPDATE is an INSERT, and a DELETE has nulls beside the key columns.
     """
 
     def __init__(
         self,
         table: TableSchema,
         columns: Sequence[str] | None = None,
-        condition: Condition | None = None,
-        images: Images = Images.FULL,
+        condition: RowCondition | None = None,
+        rows_before: RowImages = RowImages.FULL,
     ) -> None:
         names = table.column_names if columns is None else tuple(columns)
-        self.images = images
+        self.rows_before = rows_before
         self._in_key = [name in table.primary_key for name in names]
         self.rows = RowBytes(table.select(names))
         self._source = RowBytes(table.columns)
@@ -197,7 +207,7 @@ class View:
 
     def change(self, before: bytes | None, after: bytes | None) -> bytes | None:
         """The output's change from one row that it shows to another; None where neither is shown."""
-        if self.images is Images.FULL or (before is None and after is None):
+        if self.rows_before is RowImages.FULL or (before is None and after is None):
             return compose(before, after)
         if after is not None:
             return compose(None, after)

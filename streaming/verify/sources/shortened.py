@@ -1,7 +1,7 @@
 """Topics whose oldest barriers were deleted: all records up to a barrier that every topic still has are one interval.
 
 Shortened    a partition without the barriers before that one, which then lists all positions known by then
-Folded       of an output, what the records of that interval add up to: an INSERT of each row that is left
+FoldedOutput       of an output, what the records of that interval add up to: an INSERT of each row that is left
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import NamedTuple
 
 from confluent_kafka import Message
 
-from schemas.avro.codec import decode_barrier, encode_barrier
 from schemas.errors import InputError
-from schemas.records import VnodeProgress
-from streaming.kafka.barriers import beside_barrier_in
+from schemas.records import Barrier, VnodeProgress
 from streaming.kafka.clients import KafkaSettings
-from streaming.kafka.consumer import RangeReader
+from streaming.kafka.consumer import RangeReader, located, location
 from streaming.kafka.topics import Watermarks
-from streaming.verify.history import Entry, Source
-from streaming.verify.records.rows import View
+from streaming.reading.barriers import read_barrier, read_separate_barrier
+from streaming.reading.entries import Source, TopicEntry
+from streaming.reading.sources import entry_of
+from streaming.verify.records.rows import JobView
 
 _WINDOW_OFFSETS = 4_096
 
@@ -36,7 +36,7 @@ class Shortened(Source):
     def __post_init__(self) -> None:
         self._progress: dict[int, VnodeProgress] | None = {}
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[TopicEntry]:
         """As `Source.entries`."""
         return (entry for entry in map(self._shortened, self.source.entries()) if entry is not None)
 
@@ -44,11 +44,11 @@ class Shortened(Source):
         """As the source."""
         return self.source.extend()
 
-    def _shortened(self, entry: Entry) -> Entry | None:
+    def _shortened(self, entry: TopicEntry) -> TopicEntry | None:
         if self._progress is None or entry.barrier is None:
             return entry
         try:
-            barrier = decode_barrier(entry.barrier, entry.value)
+            barrier = entry.closes or read_barrier(entry.barrier, entry.value)
         except InputError:
             return entry  # its reader makes a finding of it
         is_start = not self._progress and not barrier.progress
@@ -58,18 +58,18 @@ class Shortened(Source):
         progress, self._progress = tuple(self._progress.values()), None
         if is_start or not self.lists:
             return entry
-        return entry._replace(value=encode_barrier(replace(barrier, progress=progress)), joined=True)
+        return entry._replace(closes=replace(barrier, progress=progress), joined=True)
 
 
 @dataclass
-class Folded(Source):
+class FoldedOutput(Source):
     """An output in canonical form, from the barrier on that closes what was shortened."""
 
     source: Source
-    view: View
+    view: JobView
     _begun: bool = field(default=False, init=False)
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[TopicEntry]:
         """As `Source.entries`; records at fault stay as they are."""
         rows: dict[bytes | None, _Last] = {}
         for entry in self.source.entries():
@@ -85,7 +85,7 @@ class Folded(Source):
         """As the source."""
         return self.source.extend()
 
-    def _fold(self, entry: Entry, rows: dict[bytes | None, _Last]) -> None:
+    def _fold(self, entry: TopicEntry, rows: dict[bytes | None, _Last]) -> None:
         last = rows.pop(entry.key, _NOTHING)
         try:
             after = self.view.rows.split(entry.value or b"", last.row)[1]
@@ -100,7 +100,7 @@ class _Last(NamedTuple):
     """The row of a key, and the entry that stands for it."""
 
     row: bytes | None
-    shown: Entry | None
+    shown: TopicEntry | None
 
 
 _NOTHING = _Last(None, None)
@@ -130,17 +130,26 @@ def shared_since(
 def _first(reader: RangeReader, topic: str, partition: int, marks: Watermarks, *, is_output: bool) -> int:
     """The first barrier of a partition to begin with: of one that lacks its oldest, a full one. 0 without any."""
 
-    def is_wanted(message: Message) -> int | None:
-        found = beside_barrier_in(message)
-        is_known = found is not None and (found.barrier.full or not is_output or not marks.earliest)
-        return found.barrier.curr if found is not None and is_known else None
+    def is_wanted(barrier: Barrier) -> bool:
+        return barrier.full or not is_output or not marks.earliest
 
     begin = marks.earliest
     while begin < marks.stable:
         end = min(begin + _WINDOW_OFFSETS, marks.stable)
         for chunk in reader.read(topic, {partition: (begin, end)}):
             for message in chunk:
-                if (curr := is_wanted(message)) is not None:
-                    return curr
+                barrier = _barrier_in(message)
+                if barrier is not None and is_wanted(barrier):
+                    return barrier.curr
         begin = end
     return 0
+
+
+def _barrier_in(message: Message) -> Barrier | None:
+    """The barrier that a record of a barrier topic is. Raises: InputError, as `read_separate_barrier`."""
+    entry, (partition, _) = entry_of(message), located(message)
+    if entry.barrier is None:
+        return None
+    where = location(message)
+    found = read_separate_barrier(entry.barrier, entry.key, entry.value, partition=partition, where=where)
+    return found.barrier

@@ -1,134 +1,22 @@
-"""Both topics, read from Kafka: committed records only, from the beginning to an end fixed at the start.
-
-The judge decides which partition it reads next and must not have to hold what others delivered meanwhile, so partitions
-have consumers of their own, or share them (`streaming.verify.sources.feed`). librdkafka prefetches a bounded number of
-bytes for each in the background, so memory does not grow with the topics.
-
-What is shared with the service ends at the connection (`streaming.runtime`: settings, watermarks, errors).
-"""
+"""The upstream and the output of one judgement, read from Kafka from their beginning to ends fixed at the start."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from types import MappingProxyType
-from typing import Any
 
-from confluent_kafka import KafkaError, Message
 from confluent_kafka.admin import AdminClient
 
 from schemas.errors import Code, TopicError
-from schemas.records import BARRIER_HEADER, EPOCH_HEADER, RecordId
-from streaming.kafka.clients import KafkaSettings, translate
+from schemas.records import RecordId
+from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, header_of, located
 from streaming.kafka.topics import Watermarks, admin, cleanup_policy, watermarks
-from streaming.verify.dead_letters import Letter
-from streaming.verify.findings import Place
-from streaming.verify.history import Entry, Source
-from streaming.verify.sources.beside import DataSource, Merged
-from streaming.verify.sources.ends import Ends, await_decided
-from streaming.verify.sources.feed import Feed, feeds
+from streaming.reading.ends import Ends, await_decided
+from streaming.reading.entries import Place, Source
+from streaming.reading.sources import PREFETCH_KIB, OnRead, OpenTopic, entry_of, merged
+from streaming.verify.dead_letters import DeadLetter
 from streaming.verify.sources.shortened import Shortened, shared_since
-
-OnRead = Callable[[int], None]
-"""Called with how many more offsets were passed, transaction markers and aborted records included."""
-
-_PREFETCH_KIB = 32_768
-"""For all consumers together."""
-_NO_HEADERS: Mapping[str, bytes] = MappingProxyType({})
-
-
-class PartitionSource:
-    """One partition from offset `start` up to `end`, which `extend` can move. Its feed is not closed with it."""
-
-    def __init__(
-        self,
-        feed: Feed,
-        partition: int,
-        marks: Watermarks,
-        *,
-        on_read: OnRead,
-        ends: Ends,
-        left_out: frozenset[int] = frozenset(),
-    ) -> None:
-        self._feed, self._partition, self._left_out = feed, partition, left_out
-        self._next, self._end = marks.earliest, marks.stable
-        self._on_read, self._ends = on_read, ends
-        self._fetched: list[Message] = []  # in reverse, so that the next one is popped from the end
-
-    def entries(self) -> Iterator[Entry]:
-        """The committed records up to the end, from where the last call stopped.
-
-        Raises: EnvironmentProblem(BROKER_UNREACHABLE) when the broker sends nothing for `wait_s`.
-        """
-        fetched = self._fetched
-        while True:
-            while fetched:
-                message = fetched[-1]
-                offset: Any = message.offset()
-                if offset >= self._end:
-                    return
-                fetched.pop()
-                if offset in self._left_out:
-                    continue
-                headers = message.headers()
-                found = _headers(headers) if headers else _NO_HEADERS
-                yield Entry(
-                    offset,
-                    message.key(),
-                    message.value(),
-                    found.get(BARRIER_HEADER),
-                    epoch=found.get(EPOCH_HEADER),
-                )
-            if self._next >= self._end:
-                return
-            self._await_more()
-
-    def extend(self) -> bool:
-        """Move the end to where it is now, once more is committed; False if that takes too long. See `Ends.beyond`."""
-        end = self._ends.beyond(self._feed.topic, self._partition, self._end)
-        self._end = end or self._end
-        return end is not None
-
-    def settle(self) -> bool:
-        """Move the end behind all that is in the partition now, once that is decided; whether it has moved."""
-        before, self._end = self._end, max(self._end, self._ends.decided(self._feed.topic, self._partition))
-        return self._end > before
-
-    def _await_more(self) -> None:
-        deadline = time.monotonic() + self._feed.settings.wait_s
-        while not self._fetch():
-            if time.monotonic() > deadline:
-                what = f"{self._feed.topic}-{self._partition}"
-                raise translate(KafkaError(KafkaError._TIMED_OUT), self._feed.settings, what=what)
-
-    def _fetch(self) -> bool:
-        """Take what has come; whether anything has, be it only the end of the partition."""
-        place = f"{self._feed.topic}-{self._partition}@{self._next}"
-        chunk = self._feed.take(self._partition, where=place)
-        records = []
-        reached = self._next
-        for message in chunk:
-            offset: Any = message.offset()
-            if message.error() is None:
-                records.append(message)
-                reached = offset + 1
-            else:
-                reached = max(reached, offset)  # only markers or aborted records lie before the end
-        if records:
-            records.reverse()
-            self._fetched[:0] = records
-        self._on_read(reached - self._next)
-        self._next = reached
-        return bool(chunk)
-
-
-def _headers(headers: Any) -> dict[str, bytes]:
-    """Each by its first."""
-    return {
-        name: value.encode() if isinstance(value, str) else value or b"" for name, value in reversed(headers)
-    }
 
 
 class TopicPair:
@@ -171,36 +59,30 @@ class TopicPair:
         """The barrier to begin with, where those before it were deleted."""
         marks.append(_whole(upstream, watermarks(settings, upstream, client=client), begins))
         self.offsets = sum(each.stable - each.earliest for topic in marks for each in topic)
-        read = [topic for topic in marks if topic]
-        self._feeds: list[Feed] = []
+        names = [of_output, output, of_upstream, upstream]
+        prefetch_kib = PREFETCH_KIB // len([topic for topic in marks if topic])
+        self._topics: list[OpenTopic] = []
 
-        def sources(
-            topic: str | None, marks: tuple[Watermarks, ...], without: frozenset[RecordId] = frozenset()
-        ) -> list[PartitionSource]:
-            if topic is None:
-                return []
-            starts = [each.earliest for each in marks]
-            of_topic = feeds(settings, topic, starts, prefetch_kib=_PREFETCH_KIB // len(read))
-            self._feeds += dict.fromkeys(of_topic)
-            return [
-                PartitionSource(
-                    feed,
-                    partition,
-                    each,
-                    on_read=on_read,
-                    ends=ends,
-                    left_out=frozenset(offset for number, offset in without if number == partition),
-                )
-                for partition, (feed, each) in enumerate(zip(of_topic, marks, strict=True))
-            ]
+        def opened(number: int, without: frozenset[RecordId] = frozenset()) -> OpenTopic | None:
+            if (name := names[number]) is None:
+                return None
+            topic = OpenTopic(
+                settings,
+                name,
+                marks[number],
+                ends,
+                prefetch_kib=prefetch_kib,
+                on_read=on_read,
+                left_out=without,
+            )
+            self._topics.append(topic)
+            return topic
 
-        topics = [of_output, output, of_upstream, upstream]
-        without = [frozenset[RecordId]()] * 3 + [left_out]
-        every_source = list(map(sources, topics, marks, without))
-        self.output = self._shortened(_merged(every_source[1], of_output, every_source[0]), lists=True)
-        self.upstream = self._shortened(
-            _merged(every_source[3], of_upstream, every_source[2], begins), lists=False
-        )
+        out_barriers, out, up_barriers, up = opened(0), opened(1), opened(2), opened(3, left_out)
+        assert out is not None
+        assert up is not None
+        self.output = self._shortened(merged(out, out_barriers, of_output), lists=True)
+        self.upstream = self._shortened(merged(up, up_barriers, of_upstream, begins), lists=False)
 
     def _shortened(self, sources: Sequence[Source], *, lists: bool) -> Sequence[Source]:
         if self.since is None:
@@ -211,24 +93,11 @@ class TopicPair:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for feed in self._feeds:
-            feed.close()
+        for topic in self._topics:
+            topic.close()
 
 
-def _merged(
-    data: Sequence[DataSource], barriers: str | None, beside: Sequence[Source], begins: Sequence[int] = ()
-) -> Sequence[Source]:
-    """The sources of a topic, with those of its barriers if they stand beside it."""
-    if barriers is None:
-        return data
-    pairs = enumerate(zip(data, beside, strict=True))
-    return [
-        Merged(own, closing, barriers, number, begin=begins[number] if begins else 0)
-        for number, (own, closing) in pairs
-    ]
-
-
-def read_letters(settings: KafkaSettings, topic: str) -> list[Letter]:
+def read_letters(settings: KafkaSettings, topic: str) -> list[DeadLetter]:
     """The records of a dead-letter topic, as of now. Raises: EnvironmentProblem, TopicError."""
     letters = []
     with RangeReader(settings) as reader:
@@ -236,15 +105,12 @@ def read_letters(settings: KafkaSettings, topic: str) -> list[Letter]:
         for chunk in reader.read(topic, ranges):
             for message in chunk:
                 where = Place(topic, *located(message))
+                entry = entry_of(message)
                 place, code = (
                     (header_of(message, name) or b"").decode("utf-8", "replace") for name in ("place", "code")
                 )
-                letters.append(Letter(where, place, _bytes(message.key()), _bytes(message.value()), code))
+                letters.append(DeadLetter(where, place, entry.key, entry.value, code))
     return letters
-
-
-def _bytes(data: str | bytes | None) -> bytes | None:
-    return data.encode() if isinstance(data, str) else data
 
 
 def _whole(topic: str, marks: tuple[Watermarks, ...], begins: Sequence[int] = ()) -> tuple[Watermarks, ...]:

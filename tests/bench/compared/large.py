@@ -6,11 +6,11 @@ import time
 from pathlib import Path
 
 from streaming.demo.latency import Latencies
-from streaming.verify.totals import last_common_epoch, totals
 from tests.bench.live import AFTER_S, SETTLE_S, compaction_line
 from tests.bench.report.batch import Batch, reads_snapshot
 from tests.bench.report.line import Line, Notify
 from tests.bench.rig import BACKFILL_TIMEOUT_S, TABLE, Rig, ServiceRun, rig
+from tests.bench.totals import last_common_epoch, totals
 
 _FREE, _BUDGETED = "bench-free", "bench-budgeted"
 _LEAST_RATE = 50_000

@@ -11,10 +11,10 @@ from schemas.formats.append import AppendFormat
 from schemas.records import Change, Op
 from schemas.table import declare
 from streaming.cli.app import main
-from streaming.cli.topics.consume import Format, _line
+from streaming.cli.topics.consume import PrintedForm, _line
 from streaming.cli.topics.target import Target
 from streaming.kafka.clients import KafkaSettings
-from streaming.reading.records import Record
+from streaming.reading.topic import Record
 
 TABLE = {"name": "t", "columns": {"id": "int"}}
 CONFIG = {
@@ -58,4 +58,4 @@ def test_a_key_is_shown_as_it_came(key: bytes | None, shown: str) -> None:
     table = declare(TABLE, has_key=False)
     target = Target(KafkaSettings("unused"), "up", table, table.columns, AppendFormat())
     record = Record("up-0@7", 0, 3, (key,), Change(Op.INSERT, None, (5,)))
-    assert _line(record, target, Format.TEXT) == f'up-0@7\t3\tINSERT\t{shown}\t{{"id": 5}}'
+    assert _line(record, target, PrintedForm.TEXT) == f'up-0@7\t3\tINSERT\t{shown}\t{{"id": 5}}'

@@ -10,7 +10,8 @@ import pytest
 from schemas.errors import Code, InputError
 from schemas.records import Barrier, BarrierKind, Change, Op, VnodeProgress
 from streaming.reading.fold import TableFold, Tally
-from streaming.reading.records import Record, plain
+from streaming.reading.shown import plain
+from streaming.reading.topic import Record
 
 OLD, NEW = (1, "old"), (1, "new")
 

@@ -12,12 +12,13 @@ from schemas.errors import InputError
 from schemas.formats.upsert import UpsertFormat
 from schemas.records import Barrier, BarrierKind, Change, Op, RecordId, VnodeProgress
 from schemas.table import declare
+from streaming.reading.records.forms import RecordForm
 from streaming.verify.checker import Checker
-from streaming.verify.dead_letters import DeadLetters, Letter
+from streaming.verify.dead_letters import DeadLetter, DeadLetters
 from streaming.verify.findings import Findings, Place, Report, Rule
-from streaming.verify.history import Entry
+from streaming.verify.history import TopicEntry
 from streaming.verify.records.canonical import canonical
-from streaming.verify.records.rows import View
+from streaming.verify.records.rows import JobView
 from tests.kit.encoded_histories import ListSource
 
 TABLE = declare(
@@ -28,25 +29,25 @@ KEY = KEYS.encode((1,))
 SOUND = CHANGES.encode(Change(Op.INSERT, None, (1, True)))
 
 
-def barrier(curr: int, prev: int, *progress: VnodeProgress) -> Entry:
+def barrier(curr: int, prev: int, *progress: VnodeProgress) -> TopicEntry:
     value = Barrier(curr, prev, BarrierKind.CHECKPOINT, 1, 0, progress=progress)
-    return Entry(0, None, encode_barrier(value), barrier_header(value))
+    return TopicEntry(0, None, encode_barrier(value), barrier_header(value))
 
 
-BAD = Entry(0, KEY, SOUND + b"\x00")
+BAD = TopicEntry(0, KEY, SOUND + b"\x00")
 START = barrier(9, 0)
 ALL = (VnodeProgress(0, None, True, 0), VnodeProgress(1, None, True, 0))
 OUTPUT = [START, barrier(20, 9, *ALL)]
 
 
-def letter(offset: int, entry: Entry = BAD, *, at: int = 0, topic: str = "up") -> Letter:
-    return Letter(Place("out.dead-letters", 0, at), f"{topic}-0@{offset}", entry.key, entry.value)
+def letter(offset: int, entry: TopicEntry = BAD, *, at: int = 0, topic: str = "up") -> DeadLetter:
+    return DeadLetter(Place("out.dead-letters", 0, at), f"{topic}-0@{offset}", entry.key, entry.value)
 
 
 def judge(
-    upstream: Sequence[Entry],
-    *readings: list[Letter],
-    output: Sequence[Entry] = OUTPUT,
+    upstream: Sequence[TopicEntry],
+    *readings: list[DeadLetter],
+    output: Sequence[TopicEntry] = OUTPUT,
     elsewhere: frozenset[RecordId] = frozenset(),
     named: frozenset[RecordId] = frozenset(),
 ) -> Report:
@@ -59,7 +60,7 @@ def judge(
         [ListSource([entry._replace(offset=at) for at, entry in enumerate(entries)])]
         for entries in (upstream, output)
     ]
-    return Checker(TABLE, View(TABLE), ("up", sources[0]), ("out", sources[1]), findings, letters).run()
+    return Checker(TABLE, JobView(TABLE), ("up", sources[0]), ("out", sources[1]), findings, letters).run()
 
 
 def found(report: Report) -> dict[str, int]:
@@ -70,31 +71,31 @@ ONE_BAD = [START, BAD, barrier(20, 9)]
 
 AT_FAULT = {
     "bytes behind the end": BAD,
-    "no value": Entry(0, KEY, None),
-    "an empty value": Entry(0, KEY, b""),
-    "no key": Entry(0, None, SOUND),
-    "another row's key": Entry(0, KEYS.encode((2,)), SOUND),
-    "a key that is none": Entry(0, b"\x80", SOUND),
-    "an update of the key": Entry(0, KEY, CHANGES.encode(Change(Op.UPDATE, (1, True), (2, True)))),
-    "a boolean of 2": Entry(0, KEY, SOUND[:-1] + b"\x02"),
+    "no value": TopicEntry(0, KEY, None),
+    "an empty value": TopicEntry(0, KEY, b""),
+    "no key": TopicEntry(0, None, SOUND),
+    "another row's key": TopicEntry(0, KEYS.encode((2,)), SOUND),
+    "a key that is none": TopicEntry(0, b"\x80", SOUND),
+    "an update of the key": TopicEntry(0, KEY, CHANGES.encode(Change(Op.UPDATE, (1, True), (2, True)))),
+    "a boolean of 2": TopicEntry(0, KEY, SOUND[:-1] + b"\x02"),
 }
 
 
 @pytest.mark.parametrize("entry", AT_FAULT.values(), ids=list(AT_FAULT))
-def test_a_record_at_fault_with_a_letter_is_no_part_of_the_table(entry: Entry) -> None:
+def test_a_record_at_fault_with_a_letter_is_no_part_of_the_table(entry: TopicEntry) -> None:
     report = judge([START, entry, barrier(20, 9)], [letter(1, entry)])
     assert report.clean, report.findings
     assert report.live_keys == 0
 
 
-WRONG: dict[str, tuple[list[Entry], list[Letter], Rule]] = {
+WRONG: dict[str, tuple[list[TopicEntry], list[DeadLetter], Rule]] = {
     "no letter": (ONE_BAD, [], Rule.DEAD_LETTER_MISSING),
     "two letters": (ONE_BAD, [letter(1), letter(1, at=1)], Rule.DEAD_LETTER_DOUBLED),
     "other bytes": (ONE_BAD, [letter(1, BAD._replace(key=b""))], Rule.DEAD_LETTER_DIFFERS),
     "another topic": (ONE_BAD, [letter(1, topic="down")], Rule.DEAD_LETTER_DIFFERS),
     "a sound record": (
-        [START, Entry(0, KEY, SOUND), barrier(20, 9)],
-        [letter(1, Entry(0, KEY, SOUND))],
+        [START, TopicEntry(0, KEY, SOUND), barrier(20, 9)],
+        [letter(1, TopicEntry(0, KEY, SOUND))],
         Rule.DEAD_LETTER_UNFOUNDED,
     ),
     "no such record": ([START, barrier(20, 9)], [letter(7)], Rule.DEAD_LETTER_UNKNOWN),
@@ -104,7 +105,7 @@ WRONG: dict[str, tuple[list[Entry], list[Letter], Rule]] = {
 
 @pytest.mark.parametrize(("upstream", "letters", "rule"), WRONG.values(), ids=list(WRONG))
 def test_whatever_is_wrong_with_letters_is_a_finding(
-    upstream: list[Entry], letters: list[Letter], rule: Rule
+    upstream: list[TopicEntry], letters: list[DeadLetter], rule: Rule
 ) -> None:
     report = judge(upstream, letters)
     assert found(report) == {rule: 1}, report.findings
@@ -149,8 +150,8 @@ def test_a_letter_for_a_record_that_the_operator_named_is_no_finding() -> None:
 
 
 def test_letters_hold_records_as_they_came_whatever_their_format() -> None:
-    raw = Entry(0, b'{"id":1}', b'{"b":7}')
-    [source] = canonical([ListSource([raw])], UpsertFormat(), TABLE.columns, TABLE.key_columns)
+    raw = TopicEntry(0, b'{"id":1}', b'{"b":7}')
+    [source] = canonical([ListSource([raw])], RecordForm.of(UpsertFormat()), TABLE.columns, TABLE.key_columns)
     upstream = [START, *source.entries(), barrier(20, 9)]
     assert judge(upstream, [letter(1, raw)]).clean
     other = raw._replace(value=b'{"b":8}')

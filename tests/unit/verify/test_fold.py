@@ -9,7 +9,7 @@ from schemas.records import Change, Op
 from schemas.table import declare
 from streaming.verify.findings import Findings
 from streaming.verify.fold import UpstreamFold
-from streaming.verify.history import Entry, PartitionHistory
+from streaming.verify.history import PartitionHistory, TopicEntry
 from streaming.verify.positions import Positions, Standing
 from streaming.verify.records.keys import KeySpace
 from tests.kit.encoded_histories import ListSource
@@ -31,7 +31,7 @@ def test_a_churn_of_unread_keys_leaves_the_live_ones_and_no_others() -> None:
             row = (number,)
             change = Change(Op.DELETE, row, None) if number in live else Change(Op.INSERT, None, row)
             live ^= {number}
-            fold.apply(partition, Entry(0, KEYS.encode(row), CHANGES.encode(change)))
+            fold.apply(partition, TopicEntry(0, KEYS.encode(row), CHANGES.encode(change)))
         fold.settle()
         assert fold.unread <= 2 * len(live) + 300
     middle = sorted(live)[len(live) // 2]

@@ -10,8 +10,8 @@ from schemas.avro.codec import ChangeCodec, KeyCodec, barrier_header, encode_bar
 from schemas.records import Barrier, BarrierKind, Change, Op, Row, VnodeProgress
 from streaming.verify.checker import Checker
 from streaming.verify.findings import Report, Rule
-from streaming.verify.history import Entry
-from streaming.verify.records.rows import View
+from streaming.verify.history import TopicEntry
+from streaming.verify.records.rows import JobView
 from tests.kit.encoded_histories import ListSource
 from tests.kit.tables import table
 
@@ -19,15 +19,15 @@ TABLE = table({"id": "bigint", "n": "int"}, vnode_count=2)
 CHANGES, KEYS = ChangeCodec(TABLE.columns), KeyCodec(TABLE.key_columns)
 
 
-def change(before: Row | None, after: Row | None) -> Entry:
+def change(before: Row | None, after: Row | None) -> TopicEntry:
     op = Op.INSERT if before is None else Op.DELETE if after is None else Op.UPDATE
     key = (before or after or ())[:1]
-    return Entry(0, KEYS.encode(key), CHANGES.encode(Change(op, before, after)))
+    return TopicEntry(0, KEYS.encode(key), CHANGES.encode(Change(op, before, after)))
 
 
-def barrier(number: int, *progress: VnodeProgress) -> Entry:
+def barrier(number: int, *progress: VnodeProgress) -> TopicEntry:
     value = Barrier(number << 16, (number - 1) << 16, BarrierKind.CHECKPOINT, 1, 0, progress=progress)
-    return Entry(0, None, encode_barrier(value), barrier_header(value))
+    return TopicEntry(0, None, encode_barrier(value), barrier_header(value))
 
 
 def at(offset: int, rows: int) -> VnodeProgress:
@@ -52,12 +52,12 @@ GOOD = [
 ]
 
 
-def judge(output: Sequence[Entry], *, complete: bool = True) -> Report:
-    def numbered(entries: Sequence[Entry]) -> list[ListSource]:
+def judge(output: Sequence[TopicEntry], *, complete: bool = True) -> Report:
+    def numbered(entries: Sequence[TopicEntry]) -> list[ListSource]:
         return [ListSource([entry._replace(offset=offset) for offset, entry in enumerate(entries)])]
 
     checker = Checker(
-        TABLE, View(TABLE), ("up", numbered(UPSTREAM)), ("out", numbered(output)), reads_upstream=True
+        TABLE, JobView(TABLE), ("up", numbered(UPSTREAM)), ("out", numbered(output)), reads_upstream=True
     )
     return checker.run(require_complete=complete)
 
@@ -100,7 +100,7 @@ def test_an_output_that_keeps_it_is_clean() -> None:
         "changed",
     ],
 )
-def test_one_that_does_not_is_found(broken: list[Entry], rules: set[Rule]) -> None:
+def test_one_that_does_not_is_found(broken: list[TopicEntry], rules: set[Rule]) -> None:
     counted = {name.split(".")[1] for name in judge(broken).counts}
     assert rules <= counted
 

@@ -8,28 +8,30 @@ from schemas.avro.codec import barrier_header, encode_barrier
 from schemas.formats.append import AppendFormat, AppendOutput
 from schemas.records import Barrier, BarrierKind, VnodeProgress
 from schemas.table import declare
+from streaming.reading.records.forms import RecordForm
 from streaming.verify.checker import Checker
 from streaming.verify.findings import Report, Rule
-from streaming.verify.history import Entry
+from streaming.verify.history import TopicEntry
 from streaming.verify.records.canonical import canonical
-from streaming.verify.records.rows import View
+from streaming.verify.records.rows import JobView
 from tests.kit.encoded_histories import ListSource
 
 TABLE = declare({"name": "t", "columns": {"id": "bigint", "n": "int"}}, has_key=False)
+OUTPUT = RecordForm.of(AppendOutput())
 
 
-def barrier(number: int, *progress: VnodeProgress) -> Entry:
+def barrier(number: int, *progress: VnodeProgress) -> TopicEntry:
     value = Barrier(number << 16, (number - 1) << 16, BarrierKind.CHECKPOINT, 1, 0, progress=progress)
-    return Entry(0, None, encode_barrier(value), barrier_header(value))
+    return TopicEntry(0, None, encode_barrier(value), barrier_header(value))
 
 
-def row(key: bytes | None, id_: int, n: int) -> Entry:
+def row(key: bytes | None, id_: int, n: int) -> TopicEntry:
     """As an output has it; an upstream may as well."""
-    return Entry(0, key, b'{"id":%d,"n":%d}' % (id_, n))
+    return TopicEntry(0, key, b'{"id":%d,"n":%d}' % (id_, n))
 
 
 A, B, NULL, KEYED = row(None, 1, 10), row(None, 2, 20), row(None, 1, 10), row(b"k", 1, 10)
-UPSTREAM = [A, B, barrier(1), NULL, Entry(0, b"k", None), KEYED, barrier(2), A, barrier(3)]
+UPSTREAM = [A, B, barrier(1), NULL, TopicEntry(0, b"k", None), KEYED, barrier(2), A, barrier(3)]
 GOOD = [
     barrier(1),
     A,
@@ -42,15 +44,15 @@ GOOD = [
 ]
 
 
-def judge(output: list[Entry], upstream: list[Entry] = UPSTREAM) -> Report:
-    def source(entries: list[Entry]) -> list[ListSource]:
+def judge(output: list[TopicEntry], upstream: list[TopicEntry] = UPSTREAM) -> Report:
+    def source(entries: list[TopicEntry]) -> list[ListSource]:
         return [ListSource([entry._replace(offset=offset) for offset, entry in enumerate(entries)])]
 
     checker = Checker(
         TABLE,
-        View(TABLE, images=AppendOutput().images),
-        ("up", canonical(source(upstream), AppendFormat(), TABLE.columns, ())),
-        ("out", canonical(source(output), AppendOutput(), TABLE.columns, ())),
+        JobView(TABLE, rows_before=OUTPUT.rows_before),
+        ("up", canonical(source(upstream), RecordForm.of(AppendFormat()), TABLE.columns, ())),
+        ("out", canonical(source(output), OUTPUT, TABLE.columns, ())),
         reads_upstream=True,
     )
     return checker.run(require_complete=True)
@@ -75,5 +77,5 @@ def test_an_output_that_keeps_it_is_clean_and_nulls_are_no_rows() -> None:
     ],
     ids=["lost", "doubled", "swapped", "keys swapped", "another key", "a null", "another form"],
 )
-def test_one_that_does_not_is_found(broken: list[Entry], rules: set[Rule]) -> None:
+def test_one_that_does_not_is_found(broken: list[TopicEntry], rules: set[Rule]) -> None:
     assert {name.split(".")[1] for name in judge(broken).counts} == rules

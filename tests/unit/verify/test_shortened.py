@@ -9,8 +9,8 @@ import pytest
 from schemas.records import Op
 from streaming.verify.checker import Checker
 from streaming.verify.findings import Report, Rule
-from streaming.verify.records.rows import View, op_of
-from streaming.verify.sources.shortened import Folded, Shortened
+from streaming.verify.records.rows import JobView, op_of
+from streaming.verify.sources.shortened import FoldedOutput, Shortened
 from tests.kit.encoded_histories import Entries, ListSource, encoded
 from tests.kit.histories import History, clean_history
 
@@ -20,12 +20,12 @@ def epochs(entries: Entries) -> list[int]:
 
 
 def judged(history: History, upstream: Entries, output: Entries, since: int) -> Report:
-    view = View(history.table, history.columns, history.condition)
+    view = JobView(history.table, history.columns, history.condition)
     return Checker(
         history.table,
         view,
         ("up", [Shortened(ListSource(part), since, lists=False) for part in upstream]),
-        ("out", [Folded(Shortened(ListSource(part), since, lists=True), view) for part in output]),
+        ("out", [FoldedOutput(Shortened(ListSource(part), since, lists=True), view) for part in output]),
     ).run()
 
 

@@ -13,12 +13,13 @@ from schemas.errors import Code, InputError
 from schemas.formats.debezium import DebeziumFormat
 from schemas.records import Barrier, BarrierKind, Change, Drop, Op, Row, VnodeProgress
 from schemas.table import declare
+from streaming.reading.records.forms import RecordForm
 from streaming.verify.checker import Checker
 from streaming.verify.findings import Report
-from streaming.verify.history import Entry
+from streaming.verify.history import TopicEntry
 from streaming.verify.records.canonical import canonical
 from streaming.verify.records.initial import InitialTable
-from streaming.verify.records.rows import View
+from streaming.verify.records.rows import JobView
 from tests.kit.encoded_histories import ListSource
 from tests.kit.tables import vnode_of
 
@@ -34,31 +35,31 @@ CHANGES, KEYS = ChangeCodec(TABLE.columns), KeyCodec(TABLE.key_columns)
 OLD, NEW, OTHER = ("a", 1, 10), ("b", 1, 20), ("c", 2, 30)
 
 
-def change(op: Op, before: Row | None, after: Row | None, key: int = 1) -> Entry:
-    return Entry(0, KEYS.encode((key,)), CHANGES.encode(Change(op, before, after)))
+def change(op: Op, before: Row | None, after: Row | None, key: int = 1) -> TopicEntry:
+    return TopicEntry(0, KEYS.encode((key,)), CHANGES.encode(Change(op, before, after)))
 
 
-def insert(row: Row, key: int = 1) -> Entry:
+def insert(row: Row, key: int = 1) -> TopicEntry:
     return change(Op.INSERT, None, row, key)
 
 
-def barrier(curr: int, prev: int, partitions: int = 1) -> Entry:
+def barrier(curr: int, prev: int, partitions: int = 1) -> TopicEntry:
     return closing(Barrier(curr, prev, BarrierKind.CHECKPOINT, partitions, 0))
 
 
-def closing(value: Barrier) -> Entry:
-    return Entry(0, None, encode_barrier(value), barrier_header(value))
+def closing(value: Barrier) -> TopicEntry:
+    return TopicEntry(0, None, encode_barrier(value), barrier_header(value))
 
 
 def judge(
-    *upstream: list[Entry], output: list[Entry] | None = None, initial: list[Row] | None = None
+    *upstream: list[TopicEntry], output: list[TopicEntry] | None = None, initial: list[Row] | None = None
 ) -> Report:
     numbered = [[entry._replace(offset=at) for at, entry in enumerate(entries)] for entries in upstream]
     sources = [ListSource(entries) for entries in numbered]
     rows = pa.Table.from_pylist([dict(zip(TABLE.column_names, row, strict=True)) for row in initial or ()])
     return Checker(
         TABLE,
-        View(TABLE),
+        JobView(TABLE),
         ("up", sources),
         ("out", [ListSource(output or [barrier(9, 0)])]),
         initial=None if initial is None else InitialTable((0,) * len(sources), [rows]),
@@ -78,7 +79,7 @@ def judge(
     ],
     ids=lambda value: str(value) if isinstance(value, Code) else "",
 )
-def test_an_illegal_change_is_a_finding_about_the_upstream(records: list[Entry], code: Code) -> None:
+def test_an_illegal_change_is_a_finding_about_the_upstream(records: list[TopicEntry], code: Code) -> None:
     report = judge([*records, barrier(9, 0)])
     assert report.counts == {f"upstream.{code}": 1}
     [finding] = report.findings
@@ -121,15 +122,15 @@ def _all_finished() -> tuple[VnodeProgress, ...]:
         ),
         ([[barrier(9, 0, 3)], [barrier(9, 0, 3)]], Code.PARTITIONS_CHANGED),
         ([[barrier(9, 0), insert(OLD), barrier(9, 0)]], Code.BARRIER_DUPLICATE_WITH_DATA),
-        ([[Entry(0, None, b"\x01", b"9")]], Code.BARRIER_MALFORMED),
-        ([[Entry(0, b"\x02", None)]], Code.TOMBSTONE_UNSUPPORTED),
-        ([[Entry(0, None, b"\x00")]], Code.EMPTY_RECORD),
-        ([[Entry(0, b"\x02\x02", CHANGES.encode(Change(Op.INSERT, None, OLD)))]], Code.AVRO_TRAILING),
+        ([[TopicEntry(0, None, b"\x01", b"9")]], Code.BARRIER_MALFORMED),
+        ([[TopicEntry(0, b"\x02", None)]], Code.TOMBSTONE_UNSUPPORTED),
+        ([[TopicEntry(0, None, b"\x00")]], Code.EMPTY_RECORD),
+        ([[TopicEntry(0, b"\x02\x02", CHANGES.encode(Change(Op.INSERT, None, OLD)))]], Code.AVRO_TRAILING),
         ([[insert(OLD)._replace(value=b"\x09")]], Code.UNKNOWN_OP),
     ],
     ids=lambda value: str(value) if isinstance(value, Code) else "",
 )
-def test_an_upstream_that_is_no_history_is_refused(partitions: list[list[Entry]], code: Code) -> None:
+def test_an_upstream_that_is_no_history_is_refused(partitions: list[list[TopicEntry]], code: Code) -> None:
     with pytest.raises(InputError) as raised:
         judge(*partitions)
     assert raised.value.code is code
@@ -163,7 +164,7 @@ def test_changes_after_the_last_aligned_barrier_are_not_looked_at() -> None:
 
 def test_an_empty_output_is_clean_and_incomplete() -> None:
     sources = [ListSource([insert(OLD), barrier(9, 0)])]
-    report = Checker(TABLE, View(TABLE), ("up", sources), ("out", [ListSource([])])).run()
+    report = Checker(TABLE, JobView(TABLE), ("up", sources), ("out", [ListSource([])])).run()
     assert report.clean
     assert not report.complete
     assert (report.start, report.barriers, report.behind, report.live_keys) == (None, 0, 1, 1)
@@ -175,7 +176,7 @@ def padded(row: bytes) -> bytes:
     return row[:1] + bytes([row[1] | 0x80, 0]) + row[2:]
 
 
-def rewrite(entry: Entry, how: Callable[[bytes], bytes]) -> Entry:
+def rewrite(entry: TopicEntry, how: Callable[[bytes], bytes]) -> TopicEntry:
     assert entry.value is not None
     return entry._replace(value=entry.value[:3] + how(entry.value[3:]))
 
@@ -225,7 +226,7 @@ def finished(*, rows: int) -> tuple[VnodeProgress, ...]:
     return tuple(VnodeProgress(vnode, None, True, rows if vnode == own else 0) for vnode in range(2))
 
 
-DEBEZIUM = DebeziumFormat(time="microseconds", decimal="precise")
+DEBEZIUM = RecordForm.of(DebeziumFormat(time="microseconds", decimal="precise"))
 _ROW = b'"source":{"connector":"mysql"},"before":null,"after"'
 
 
@@ -242,7 +243,7 @@ _ROW = b'"source":{"connector":"mysql"},"before":null,"after"'
 def test_a_record_that_is_no_change_has_the_code_of_its_fault(
     key: bytes | None, value: bytes, code: Code
 ) -> None:
-    entries = [barrier(9, 0), Entry(0, key, value), barrier(20, 9)]
+    entries = [barrier(9, 0), TopicEntry(0, key, value), barrier(20, 9)]
     [source] = canonical([ListSource(entries)], DEBEZIUM, TABLE.columns, TABLE.key_columns)
     with pytest.raises(InputError) as raised:
         judge(list(source.entries()))

@@ -1,0 +1,78 @@
+"""Records as they lie in the partitions of a topic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, Self
+
+from schemas.errors import Code, InputError
+from schemas.records import Barrier
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A record on a topic; without an offset, the partition as a whole."""
+
+    topic: str
+    partition: int
+    offset: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}" + ("" if self.offset is None else f"@{self.offset}")
+
+
+class RecordFault(NamedTuple):
+    """The reason why a record is invalid: an InputError as a value, without its place."""
+
+    code: Code
+    found: str
+    expected: str
+    next_step: str
+
+    @classmethod
+    def of(cls, error: InputError) -> Self:
+        """The same as a value."""
+        return cls(error.code, error.found, error.expected, error.next_step)
+
+
+class TopicEntry(NamedTuple):
+    """One record. `barrier` is the value of that header, None for a change; `epoch` is the header of that name.
+
+    `given` is its key and value as they came, where it was brought into another form. `fault` is why it is invalid,
+    where that is known. `closes` is the barrier that it is, where it comes from a topic of barriers, or was joined with
+    others: `joined`, if it closes the intervals of barriers that were deleted as well, and lists what is known of all
+    parts.
+    """
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    barrier: bytes | None = None
+    given: tuple[bytes | None, bytes | None] | None = None
+    epoch: bytes | None = None
+    fault: RecordFault | None = None
+    closes: Barrier | None = None
+    joined: bool = False
+
+    def no_change(self, where: Place) -> InputError:
+        """The error for a record without key or value, or for an invalid one."""
+        if self.fault is not None:
+            code, found, expected, next_step = self.fault
+            return InputError(code, where=str(where), found=found, expected=expected, next_step=next_step)
+        key, value = self.key, self.value
+        return InputError(
+            Code.TOMBSTONE_UNSUPPORTED if key and value is None else Code.EMPTY_RECORD,
+            where=str(where),
+            found=f"a record with {len(key or b'')} bytes of key and {len(value or b'')} of value",
+        )
+
+
+class Source(Protocol):
+    """The records of one partition, read in order up to an end that can be moved."""
+
+    def entries(self) -> Iterator[TopicEntry]:
+        """The entries from where the last call stopped up to the end that was fixed at the start."""
+
+    def extend(self) -> bool:
+        """Move the end to where the partition ends now; False when nothing more has come in fair time."""

@@ -1,0 +1,169 @@
+"""Keys, rows and events of an upstream in Avro, by schemas of a registry whose ids stand in front."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from schemas.errors import Code
+from schemas.kinds.columns import in_records
+from schemas.table import Column
+from schemas.types import ColumnType, TypeName
+from streaming.reading.records.forms import RecordForm
+from streaming.reading.records.json_records import JsonRecords
+from streaming.reading.records.logs import NUMBER_FIELDS, TEXT_FIELDS
+from streaming.reading.records.upstreams import EncodedRecords, Envelope, EventRow, Values
+from streaming.reading.values.avro_bytes import FieldReader
+from streaming.reading.values.avro_fields import (
+    FramedReader,
+    RecordShape,
+    column_reader,
+    record_reader,
+    value_reader,
+)
+from streaming.reading.values.connect import placeholder_texts
+from streaming.reading.values.invalid import InvalidRecordError
+from streaming.reading.values.writer_schemas import (
+    AvroSchema,
+    IncompatibleSchemaError,
+    SchemaLookup,
+    branches_of,
+    fields_of,
+)
+
+
+def _optional(name: str, kind: TypeName) -> Column:
+    return Column(name, ColumnType(kind), nullable=True)
+
+
+# Texts of an event are read as bytes, for they need not be UTF-8.
+_EVENT = _optional("op", TypeName.BINARY), _optional("ts_ms", TypeName.BIGINT)
+_SOURCE = (
+    *(_optional(name, TypeName.BINARY) for name in TEXT_FIELDS),
+    *(_optional(name, TypeName.BIGINT) for name in NUMBER_FIELDS),
+)
+_IS_DELETED: Mapping[Any, bool] = {None: False, False: False, True: True, "false": False, "true": True}
+
+
+class _NoSchemas:
+    """A registry that has none."""
+
+    def get(self, schema_id: int, /) -> None:
+        return None
+
+
+class AvroRecords(EncodedRecords):
+    """See `EncodedRecords`."""
+
+    general = Code.CHANGE_MALFORMED
+
+    def __init__(self, form: RecordForm, columns: Sequence[Column], key_columns: Sequence[Column]) -> None:
+        schemas: SchemaLookup = _NoSchemas() if form.schemas is None else form.schemas
+        self._columns, self._key_columns = in_records(columns), in_records(key_columns)
+        self._deleted_field = form.deleted_field_of(columns) if form.format == "upsert" else None
+        row = partial(record_reader, columns=self._columns, truncates=form.truncates)
+        value: RecordShape = row if self._deleted_field is None else self._with_deleted_field(row)
+        if form.format == "debezium":
+            value = partial(_event, rows=row, whole=form.before == "full")
+        self._values = FramedReader(schemas, value)
+        self._keys = FramedReader(schemas, self._key_shape(form))
+        self._plain_keys = None if form.key in ("record", "avro") else JsonRecords(form, columns, key_columns)
+        texts = placeholder_texts(form.unavailable) if form.format == "debezium" else frozenset[str]()
+        self._left_out: Mapping[TypeName, frozenset[Any]] = {
+            TypeName.STRING: texts,
+            TypeName.BINARY: frozenset(text.encode() for text in texts),
+        }
+
+    def _key_shape(self, form: RecordForm) -> RecordShape:
+        if form.format == "upsert" and form.key == "avro":
+            return partial(value_reader, column=self._key_columns[0])
+        return partial(record_reader, columns=self._key_columns, exact=True, truncates=form.truncates)
+
+    def _with_deleted_field(self, row: Any) -> RecordShape:
+        name = self._deleted_field or ""
+        if name in {column.name for column in self._columns}:
+            shape: RecordShape = row
+            return shape
+
+        def with_field(schema: AvroSchema) -> FieldReader:
+            kinds = {each["type"] for each in branches_of(fields_of(schema).get(name, "null"))}
+            field = _optional(name, TypeName.BOOLEAN if "boolean" in kinds else TypeName.STRING)
+            read: FieldReader = row(schema, columns=[*self._columns, field])
+            return read
+
+        return with_field
+
+    def key(self, data: bytes) -> Values:
+        if self._plain_keys is not None:
+            return self._plain_keys.key(data)
+        if not data:
+            raise InvalidRecordError("no bytes")
+        found = self._keys.read(data)
+        return {column.name: found[column.name] for column in self._key_columns}
+
+    def row(self, data: bytes) -> Values | None:
+        values = self._values.read(data)
+        if self._deleted_field is None:
+            return values
+        is_deleted = values.get(self._deleted_field)
+        if type(is_deleted) not in (bool, str, type(None)) or is_deleted not in _IS_DELETED:
+            raise InvalidRecordError(f"a {self._deleted_field} that is neither true nor false")
+        return None if _IS_DELETED[is_deleted] else values
+
+    def envelope(self, data: bytes) -> AvroEnvelope:
+        return AvroEnvelope(self, self._values.read(data))
+
+    def event_row(self, row: Values) -> EventRow:
+        """A row of an event."""
+        keys = {column.name for column in self._key_columns}
+        left_out = tuple(
+            index
+            for index, column in enumerate(self._columns)
+            if column.name not in keys and row.get(column.name) in self._left_out.get(column.type.name, ())
+        )
+        names = {self._columns[index].name for index in left_out}
+        return EventRow({name: value for name, value in row.items() if name not in names}, left_out)
+
+
+class AvroEnvelope(Envelope):
+    """See `Envelope`."""
+
+    def __init__(self, records: AvroRecords, fields: Values) -> None:
+        self._records, self._fields = records, fields
+        self.op = _text(fields.get("op"))
+        self.has_time, self.has_source, self.has_after = (
+            fields.get(name) is not None for name in ("ts_ms", "source", "after")
+        )
+
+    def source(self) -> Mapping[str, Any]:
+        fields = self._fields.get("source") or {}
+        return {name: _text(value) if isinstance(value, bytes) else value for name, value in fields.items()}
+
+    def row(self, name: str) -> EventRow | None:
+        row = self._fields.get(name)
+        return None if row is None else self._records.event_row(row)
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else data.decode(errors="replace")
+
+
+def _event(schema: AvroSchema, *, rows: RecordShape, whole: bool) -> FieldReader:
+    if not fields_of(schema).keys() & {column.name for column in _EVENT}:
+        raise IncompatibleSchemaError("a record that is no change event: it has no op")
+    parts = {"source": _source, "after": rows, **({"before": rows} if whole else {})}
+    return record_reader(schema, _EVENT, parts=parts)
+
+
+def _source(schema: AvroSchema) -> FieldReader:
+    """Fields of other types, as other connectors have them under these names, are left out."""
+    fields = fields_of(schema)
+
+    def fits(column: Column) -> bool:
+        try:
+            return column.name in fields and column_reader(column, fields[column.name]) is not None
+        except IncompatibleSchemaError:
+            return False
+
+    return record_reader(schema, list(filter(fits, _SOURCE)))

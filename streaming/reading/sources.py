@@ -1,0 +1,197 @@
+"""Topics read from Kafka, partition by partition: committed records only, up to ends that can be moved.
+
+Who reads decides which partition comes next and must not have to hold what others delivered meanwhile, so partitions
+have consumers of their own, or share them (`streaming.reading.feed`). librdkafka prefetches a bounded number of bytes
+for each in the background, so memory does not grow with the topics.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from confluent_kafka import KafkaError, Message
+
+from schemas.records import BARRIER_HEADER, EPOCH_HEADER, RecordId
+from streaming.kafka.clients import KafkaSettings, translate
+from streaming.kafka.topics import Watermarks
+from streaming.reading.barriers import MergedSource
+from streaming.reading.ends import Ends
+from streaming.reading.entries import Source, TopicEntry
+from streaming.reading.feed import Feed, feeds
+
+OnRead = Callable[[int], None]
+"""Called with how many more offsets were passed, transaction markers and aborted records included."""
+
+PREFETCH_KIB = 32_768
+"""For all consumers of a process together."""
+_NO_HEADERS: Mapping[str, bytes] = MappingProxyType({})
+
+
+class PartitionSource:
+    """One partition from offset `start` up to `end`, which `extend` can move. Its feed is not closed with it."""
+
+    def __init__(
+        self,
+        feed: Feed,
+        partition: int,
+        marks: Watermarks,
+        *,
+        on_read: OnRead,
+        ends: Ends,
+        left_out: frozenset[int] = frozenset(),
+    ) -> None:
+        self._feed, self._partition, self._left_out = feed, partition, left_out
+        self._next, self._end = marks.earliest, marks.stable
+        self._on_read, self._ends = on_read, ends
+        self._fetched: list[Message] = []  # in reverse, so that the next one is popped from the end
+
+    def entries(self) -> Iterator[TopicEntry]:
+        """The committed records up to the end, from where the last call stopped.
+
+        Raises: EnvironmentProblem(BROKER_UNREACHABLE) when the broker sends nothing for `wait_s`.
+        """
+        fetched = self._fetched
+        while True:
+            while fetched:
+                message = fetched[-1]
+                offset: Any = message.offset()
+                if offset >= self._end:
+                    return
+                fetched.pop()
+                if offset in self._left_out:
+                    continue
+                yield entry_of(message)
+            if self._next >= self._end:
+                return
+            self._await_more()
+
+    def extend(self) -> bool:
+        """Move the end to where it is now, once more is committed; False if that takes too long. See `Ends.beyond`."""
+        end = self._ends.beyond(self._feed.topic, self._partition, self._end)
+        self._end = end or self._end
+        return end is not None
+
+    def settle(self) -> bool:
+        """Move the end behind all that is in the partition now, once that is decided; True if it has moved."""
+        return self.move_to(self._ends.decided(self._feed.topic, self._partition))
+
+    def reaches(self, end: int) -> bool:
+        """True if the end lies at this offset or behind it."""
+        return self._end >= end
+
+    def move_to(self, end: int) -> bool:
+        """Move the end, unless it lies behind this one; True if it has moved."""
+        before, self._end = self._end, max(self._end, end)
+        return self._end > before
+
+    def _await_more(self) -> None:
+        deadline = time.monotonic() + self._feed.settings.wait_s
+        while not self._fetch():
+            if time.monotonic() > deadline:
+                what = f"{self._feed.topic}-{self._partition}"
+                raise translate(KafkaError(KafkaError._TIMED_OUT), self._feed.settings, what=what)
+
+    def _fetch(self) -> bool:
+        """Take what has come; whether anything has, be it only the end of the partition."""
+        place = f"{self._feed.topic}-{self._partition}@{self._next}"
+        chunk = self._feed.take(self._partition, where=place)
+        records = []
+        reached = self._next
+        for message in chunk:
+            offset: Any = message.offset()
+            if message.error() is None:
+                records.append(message)
+                reached = offset + 1
+            else:
+                reached = max(reached, offset)  # only markers or aborted records lie before the end
+        if records:
+            records.reverse()
+            self._fetched[:0] = records
+        self._on_read(reached - self._next)
+        self._next = reached
+        return bool(chunk)
+
+
+def entry_of(message: Message) -> TopicEntry:
+    """A record that a consumer got."""
+    offset, headers = message.offset(), message.headers()
+    found = _headers(headers) if headers else _NO_HEADERS
+    key, value = _bytes(message.key()), _bytes(message.value())
+    return TopicEntry(offset or 0, key, value, found.get(BARRIER_HEADER), epoch=found.get(EPOCH_HEADER))
+
+
+def _bytes(data: str | bytes | None) -> bytes | None:
+    return data.encode() if isinstance(data, str) else data
+
+
+def _headers(headers: Any) -> dict[str, bytes]:
+    """Each by its first."""
+    return {
+        name: value.encode() if isinstance(value, str) else value or b"" for name, value in reversed(headers)
+    }
+
+
+class OpenTopic:
+    """One source a partition, in order of partitions. Close it after use."""
+
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        topic: str,
+        marks: Sequence[Watermarks],
+        ends: Ends,
+        *,
+        prefetch_kib: int = PREFETCH_KIB,
+        on_read: OnRead = lambda _: None,
+        left_out: frozenset[RecordId] = frozenset(),
+    ) -> None:
+        """Partitions are read from `earliest` to `stable`; records that are `left_out` are as good as not there."""
+        starts = [each.earliest for each in marks]
+        of_topic = feeds(settings, topic, starts, prefetch_kib=prefetch_kib)
+        self._feeds = list(dict.fromkeys(of_topic))
+        self.sources = [
+            PartitionSource(
+                feed,
+                partition,
+                each,
+                on_read=on_read,
+                ends=ends,
+                left_out=frozenset(offset for number, offset in left_out if number == partition),
+            )
+            for partition, (feed, each) in enumerate(zip(of_topic, marks, strict=True))
+        ]
+
+    def close(self) -> None:
+        """Leave the broker."""
+        for feed in self._feeds:
+            feed.close()
+
+
+def merged(
+    data: OpenTopic,
+    barriers: OpenTopic | None,
+    topic: str | None,
+    begins: Sequence[int] = (),
+    *,
+    waits: bool = False,
+) -> list[Source]:
+    """The sources of a topic, with those of its barrier topic if it has one.
+
+    `begins`: as `MergedSource`, by partition. `waits`: a barrier is held until the data that it closes is there.
+    """
+    if barriers is None or topic is None:
+        return list(data.sources)
+    return [
+        MergedSource(
+            own,
+            closing,
+            topic,
+            number,
+            begin=begins[number] if begins else 0,
+            reaches=own.reaches if waits else lambda _: True,
+        )
+        for number, (own, closing) in enumerate(zip(data.sources, barriers.sources, strict=True))
+    ]

@@ -1,0 +1,301 @@
+"""Avro's binary encoding, byte by byte, as strict as its specification: one value has one meaning to all readers.
+
+Written by hand because libraries are lenient where others are not: fastavro takes a negative branch of a union, any
+byte but 0 for TRUE, a decimal of no bytes, and numbers of any length. (avro.apache.org: Specification, "Binary
+Encoding".)
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import struct
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Any
+
+from schemas.errors import Code
+from schemas.records import Change, Op, Row
+from schemas.table import Column
+from schemas.types import ColumnType, TypeName
+from streaming.reading.values.invalid import InvalidRecordError
+from streaming.reading.values.json_values import EPOCH, at_scale
+
+MAX_VALUE_BYTES = 64 << 20
+"""Of one text or binary value."""
+MAX_ITEMS = 32_768
+MAX_NESTING = 200
+_INT_BYTES, _LONG_BYTES = 5, 10
+_FIRST_DAY, _DAYS = dt.date.min.toordinal() - dt.date(1970, 1, 1).toordinal(), 3_652_059
+_MICROSECOND = dt.timedelta(microseconds=1)
+OPS = tuple(Op)
+_SINGLE_BYTES = [bytes([byte]) for byte in range(0x80)]
+
+
+class AvroCursor:
+    """Bytes, read from `at` on. Its methods raise InvalidRecordError; AVRO_TRUNCATED at the end of the bytes."""
+
+    __slots__ = ("at", "data", "depth", "most_items")
+
+    def __init__(self, data: bytes, at: int = 0, *, most_items: int | None = None) -> None:
+        """`most_items`: of an array, where few bytes may ask for any number of them."""
+        self.data, self.at, self.depth, self.most_items = data, at, 0, most_items
+
+    def long(self) -> int:
+        """Zigzag, seven bits a byte, ten bytes at most."""
+        data, at, shift, raw = self.data, self.at, 0, 0
+        try:
+            while (byte := data[at]) >= 0x80:
+                raw |= (byte & 0x7F) << shift
+                shift += 7
+                at += 1
+        except IndexError:
+            raise InvalidRecordError("truncated", Code.AVRO_TRUNCATED) from None
+        if at - self.at >= _LONG_BYTES:
+            raise InvalidRecordError("a number of more than ten bytes")
+        self.at = at + 1
+        raw |= byte << shift
+        return (raw >> 1) ^ -(raw & 1)
+
+    def integer(self) -> int:
+        """Of 32 bits, in five bytes at most; one that is larger is for the caller to refuse."""
+        start = self.at
+        number = self.long()
+        if self.at - start > _INT_BYTES and -(2**31) <= number < 2**31:
+            raise InvalidRecordError("a number of more than five bytes")
+        return number
+
+    def take(self, size: int) -> bytes:
+        """So many bytes."""
+        start = self.at
+        self.at = start + size
+        if self.at > len(self.data):
+            raise InvalidRecordError("truncated", Code.AVRO_TRUNCATED)
+        return self.data[start : self.at]
+
+    def bytes(self) -> bytes:
+        """With their length in front."""
+        size = self.long()
+        if not 0 <= size <= MAX_VALUE_BYTES:
+            raise InvalidRecordError(f"a length of {size}", Code.AVRO_LIMIT)
+        return self.take(size)
+
+    def string(self) -> str:
+        """A text."""
+        try:
+            return self.bytes().decode()
+        except UnicodeDecodeError:
+            raise InvalidRecordError("a text is not UTF-8", Code.BAD_ENCODING) from None
+
+    def boolean(self) -> bool:
+        """A byte, 0 or 1."""
+        byte = self.take(1)[0]
+        if byte > 1:
+            raise InvalidRecordError(f"a boolean of {byte}")
+        return byte == 1
+
+    def choice(self, count: int) -> int:
+        """The branch of a union, or the symbol of an enum."""
+        index = self.integer()
+        if not 0 <= index < count:
+            raise InvalidRecordError(f"branch or symbol {index} where 0..{count - 1} exist")
+        return index
+
+    def blocks(self, item: Callable[[AvroCursor], Any]) -> list[Any]:
+        """The items of an array or a map."""
+        found: list[Any] = []
+        while count := self.long():
+            if count < 0:
+                count, _ = -count, self.long()  # followed by the size of the block
+            if self.most_items is not None and len(found) + count > self.most_items:
+                raise InvalidRecordError(f"an array of {len(found) + count} items or more", Code.AVRO_LIMIT)
+            found += [item(self) for _ in range(count)]
+        return found
+
+    def nested(self, read: Callable[[AvroCursor], Any]) -> Any:
+        """A value within another one: how deep they go is up to the record where a type contains itself."""
+        self.depth += 1
+        if self.depth > MAX_NESTING:
+            raise InvalidRecordError(f"more than {MAX_NESTING} values within each other", Code.AVRO_LIMIT)
+        value = read(self)
+        self.depth -= 1
+        return value
+
+    def end(self) -> None:
+        """Refuse bytes that are left over."""
+        if left := len(self.data) - self.at:
+            raise InvalidRecordError(f"{left} bytes left over", Code.AVRO_TRAILING)
+
+
+FieldReader = Callable[[AvroCursor], Any]
+
+
+def _out_of_range(column: Column) -> InvalidRecordError:
+    return InvalidRecordError(
+        f"a value that does not fit {column.type}", Code.VALUE_OUT_OF_RANGE, column.name
+    )
+
+
+def _int(cursor: AvroCursor, column: Column) -> int:
+    number = cursor.integer()
+    if not -(2**31) <= number < 2**31:
+        raise _out_of_range(column)
+    return number
+
+
+def _decimal(cursor: AvroCursor, column: Column) -> Decimal:
+    data = cursor.bytes()
+    if not data:
+        raise InvalidRecordError("a decimal of no byte")
+    try:
+        return at_scale(int.from_bytes(data, "big", signed=True), column.type.scale or 0, column.type)
+    except OverflowError:
+        raise _out_of_range(column) from None
+
+
+def date_of(number: int) -> dt.date:
+    """The day so many days after 1970 began. Raises: OverflowError outside of the years 1 to 9999."""
+    if not 0 <= number - _FIRST_DAY < _DAYS:
+        raise OverflowError
+    return dt.date.min + dt.timedelta(days=number - _FIRST_DAY)
+
+
+def _date(cursor: AvroCursor, column: Column) -> dt.date:
+    try:
+        return date_of(cursor.integer())
+    except OverflowError:
+        raise _out_of_range(column) from None
+
+
+def _timestamp(cursor: AvroCursor, column: Column) -> dt.datetime:
+    try:
+        return EPOCH + dt.timedelta(microseconds=cursor.long())
+    except OverflowError:
+        raise _out_of_range(column) from None
+
+
+_READERS: dict[TypeName, Callable[[AvroCursor, Column], Any]] = {
+    TypeName.BOOLEAN: lambda cursor, _: cursor.boolean(),
+    TypeName.INT: _int,
+    TypeName.BIGINT: lambda cursor, _: cursor.long(),
+    TypeName.FLOAT: lambda cursor, _: struct.unpack("<f", cursor.take(4))[0],
+    TypeName.DOUBLE: lambda cursor, _: struct.unpack("<d", cursor.take(8))[0],
+    TypeName.DECIMAL: _decimal,
+    TypeName.STRING: lambda cursor, _: cursor.string(),
+    TypeName.BINARY: lambda cursor, _: cursor.bytes(),
+    TypeName.DATE: _date,
+    TypeName.TIMESTAMP: _timestamp,
+}
+
+
+def long_bytes(number: int) -> bytes:
+    """An int or a long, in the fewest bytes."""
+    raw = number << 1 if number >= 0 else (-number << 1) - 1
+    if raw < 0x80:
+        return _SINGLE_BYTES[raw]
+    found = bytearray()
+    while raw >= 0x80:
+        found.append(raw & 0x7F | 0x80)
+        raw >>= 7
+    found.append(raw)
+    return bytes(found)
+
+
+def sized(data: bytes) -> bytes:
+    """With its length in front."""
+    return long_bytes(len(data)) + data
+
+
+def twos_complement(number: int) -> bytes:
+    """The fewest bytes, as Java's `BigInteger.toByteArray`."""
+    bits = (number if number >= 0 else ~number).bit_length()
+    return number.to_bytes(bits // 8 + 1, "big", signed=True)
+
+
+def _decimal_bytes(number: int) -> bytes:
+    """With a byte more than it needs for -128 and the like: outputs have that form, and a key has one for good."""
+    return number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True)
+
+
+def unscaled_of(value: Decimal, kind: ColumnType) -> int:
+    """A decimal, which is at the scale of its type, as a number of the last digit's units."""
+    sign, digits, exponent = value.as_tuple()
+    if exponent != -(kind.scale or 0):
+        raise ValueError(f"a decimal that is not at scale {kind.scale}")
+    number = int("".join(map(str, digits)))
+    return -number if sign else number
+
+
+_WRITERS: dict[TypeName, Callable[[Any, Column], bytes]] = {
+    TypeName.BOOLEAN: lambda value, _: b"\x01" if value else b"\x00",
+    TypeName.INT: lambda value, _: long_bytes(value),
+    TypeName.BIGINT: lambda value, _: long_bytes(value),
+    TypeName.FLOAT: lambda value, _: struct.pack("<f", value),
+    TypeName.DOUBLE: lambda value, _: struct.pack("<d", value),
+    TypeName.DECIMAL: lambda value, column: sized(_decimal_bytes(unscaled_of(value, column.type))),
+    TypeName.STRING: lambda value, _: sized(value.encode()),
+    TypeName.BINARY: lambda value, _: sized(value),
+    TypeName.DATE: lambda value, _: long_bytes((value - EPOCH.date()).days),
+    TypeName.TIMESTAMP: lambda value, _: long_bytes((value - EPOCH) // _MICROSECOND),
+}
+
+
+class RowCodec:
+    """Rows, keys and changes over some columns as docs/contract.md#records-on-the-upstream has them in Avro.
+
+    A column that may be null is a union of null and its type. What is written has one form, that of outputs.
+    """
+
+    def __init__(self, columns: Sequence[Column]) -> None:
+        self.columns = tuple(columns)
+        self._plan = [(column, _READERS[column.type.name], _WRITERS[column.type.name]) for column in columns]
+
+    def read_row(self, cursor: AvroCursor) -> Row:
+        """The next row. Raises: InvalidRecordError."""
+        return tuple(
+            None if column.nullable and cursor.choice(2) == 0 else read(cursor, column)
+            for column, read, _ in self._plan
+        )
+
+    def optional_row(self, cursor: AvroCursor) -> Row | None:
+        """The next row, which may be null. Raises: InvalidRecordError."""
+        return None if cursor.choice(2) == 0 else self.read_row(cursor)
+
+    def row(self, data: bytes) -> Row:
+        """All of the bytes as one row. Raises: InvalidRecordError."""
+        cursor = AvroCursor(data)
+        row = self.read_row(cursor)
+        cursor.end()
+        return row
+
+    def change(self, data: bytes) -> Change:
+        """All of the bytes as one change. Raises: InvalidRecordError, UNKNOWN_OP for an op that there is not."""
+        cursor = AvroCursor(data)
+        number = cursor.integer()
+        if not 0 <= number < len(OPS):
+            raise InvalidRecordError(f"op {number} where 0..{len(OPS) - 1} exist", Code.UNKNOWN_OP)
+        before, after = self.optional_row(cursor), self.optional_row(cursor)
+        cursor.end()
+        change = Change(OPS[number], before, after)
+        if not change.is_well_formed():
+            raise InvalidRecordError(f"{change.op.name} with other rows than it has")
+        return change
+
+    def row_bytes(self, row: Row) -> bytes:
+        """A row in its one form. Raises: ValueError, TypeError or the like for values that the columns can't hold."""
+        cells = zip(self._plan, row, strict=True)
+        return b"".join([_cell(column, write, value) for (column, _, write), value in cells])
+
+    def change_bytes(self, change: Change) -> bytes:
+        """A change in its one form. Errors as `row_bytes`."""
+        rows = (
+            b"\x00" if row is None else b"\x02" + self.row_bytes(row) for row in (change.before, change.after)
+        )
+        return bytes([2 * change.op]) + b"".join(rows)
+
+
+def _cell(column: Column, write: Callable[[Any, Column], bytes], value: Any) -> bytes:
+    if not column.nullable:
+        if value is None:
+            raise ValueError(f"a null in column {column.name}")
+        return write(value, column)
+    return b"\x00" if value is None else b"\x02" + write(value, column)
