@@ -14,7 +14,7 @@ from typing import Any
 from schemas.avro.registered import Schemas
 from schemas.avro.writers.definitions import parsed
 from schemas.avro.writers.meanings import MisfitError, Schema
-from schemas.formats.events.logs import CONNECTORS
+from schemas.codec.logs import CONNECTORS
 from schemas.formats.upsert import DELETED_FIELD
 from streaming.inspect.frames import described
 from streaming.inspect.registered import is_event, rows_of

@@ -144,9 +144,7 @@ class LaneTasks:
         return is_few and self.batch_sizer.likely_bytes(records) <= most_bytes
 
     def _times_as_long(self) -> int:
-        table = self.setup.table
-        reader = self.upstream_format.column_reader(table.columns, table.key_columns)
-        return (_COLD if self.setup.lanes.is_cold else 1) * (1 if reader is None else _BY_COLUMNS)
+        return (_COLD if self.setup.lanes.is_cold else 1) * _BY_COLUMNS
 
     def _is_long(self, plan: BatchPlan) -> bool:
         """Whether lanes should not try to hold the batch's changes whole, as far as can be known before."""

@@ -10,8 +10,8 @@ import pyarrow as pa
 from schemas.avro.codec import ChangeCodec
 from schemas.avro.columnar import encode_changes
 from schemas.avro.registered import framed_id
+from schemas.codec.log_positions import POSITION_TYPE, positions_in
 from schemas.errors import InputError
-from schemas.formats.by_columns.log_positions import POSITION_TYPE, positions_in
 from schemas.formats.protocol import Format, Images
 from schemas.records import Barrier, BarrierKind, UpstreamRecord
 from schemas.table import TableSchema

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from schemas.codec.log_positions import positions_in
 from schemas.errors import InputError
-from schemas.formats.by_columns.log_positions import positions_in
 from schemas.formats.debezium import DebeziumFormat
 from schemas.formats.protocol import Format
 from schemas.json.parsing.placeholder import UNAVAILABLE

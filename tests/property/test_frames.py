@@ -7,8 +7,8 @@ from typing import Any
 
 from hypothesis import example, given
 from hypothesis import strategies as st
-
 from schemas.formats.events.frames import Frames
+
 from schemas.json.parsing.tokens import MAX_DEPTH, JsonError
 
 SCHEMAS = [

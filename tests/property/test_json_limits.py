@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-
 from schemas.formats.by_columns.limits import check_limits
 from schemas.formats.events.frames import FRAMED
+
 from schemas.json.parsing.tokens import MAX_DEPTH, MAX_NAME, MAX_NUMBER
 from schemas.records import OddRecordError
 

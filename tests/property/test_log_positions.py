@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.formats.by_columns.log_positions import position_column, positions_in, source_positions
-from schemas.formats.events.logs import LONG_MAX, NUMBERS, TEXTS, LogId, LogPosition, log_position
+from schemas.codec.log_positions import position_column, positions_in, source_positions
+from schemas.codec.logs import LONG_MAX, NUMBERS, TEXTS, LogId, LogPosition, log_position
 from schemas.records import OddRecordError
 from tests.kit.examples import examples
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from schemas.formats.upsert_avro import projects
 
 from schemas.avro.projection import misfit
 from schemas.avro.registered import KnownSchemas, WriterSchema, frame
 from schemas.errors import Code, InputError
 from schemas.formats.upsert import UpsertFormat
-from schemas.formats.upsert_avro import projects
 from schemas.records import OddRecordError
 from schemas.table import TableSchema, declare
 from tests.kit.avro_records import encoded

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.avro.columnar import encode_changes, encode_keys
-from schemas.formats.by_columns.log_positions import positions_in
-from schemas.formats.events.logs import LogPosition
+from schemas.codec.log_positions import positions_in
+from schemas.codec.logs import LogPosition
 from schemas.formats.protocol import ColumnReader, ReadColumns
 from schemas.records import NO_DATA, OddRecordError
 from schemas.table import Column

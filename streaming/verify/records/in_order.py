@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from schemas.avro.codec import ChangeCodec
+from schemas.codec.logs import LogId, LogPosition
 from schemas.errors import InputError
-from schemas.formats.events.logs import LogId, LogPosition
 from schemas.records import Op, Row
 from streaming.verify.findings import RecordFault
 from streaming.verify.history import Entry

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable
 from dataclasses import dataclass, field
 
-from schemas.formats.events.logs import LogId, LogPosition, Position, is_of_snapshot, position_text
+from schemas.codec.logs import LogId, LogPosition, Position, is_of_snapshot, position_text
 from schemas.records import Op
 
 

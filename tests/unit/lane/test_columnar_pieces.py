@@ -7,9 +7,9 @@ from collections.abc import Collection
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from streaming.source.raw.columnar_pieces import SMALLEST, ColumnarPieces
 
 from schemas.records import OddRecordError
-from streaming.source.raw.columnar_pieces import SMALLEST, ColumnarPieces
 
 COUNT = 10_000
 

@@ -1,0 +1,64 @@
+"""The decoder of a format for single records, as Python values; for tools and tests, never for each row of a topic."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from schemas.codec.log_positions import positions_in
+from schemas.codec.results import Decoded, Decoder
+from schemas.errors import InputError
+from schemas.position import Key
+from schemas.records import NO_DATA, Change, Op, Row, UpstreamRecord
+
+
+class SingleRecords:
+    """Reads one record at a time."""
+
+    def __init__(self, decoder: Decoder) -> None:
+        self._decoder = decoder
+
+    def read_key(self, data: bytes, *, where: str | None = None) -> Key:
+        """A record's key. Raises: InputError."""
+        read = self._decoder.decode_keys(_one(data))
+        _raise(read.errors, where)
+        _raise(read.late, where)
+        return tuple(read.structs[0].as_py().values())
+
+    def read_change(self, key: bytes | None, value: bytes | None, *, where: str | None = None) -> Change:
+        """A record that is data. Raises: InputError; ValueError for one that is no data."""
+        change = self.read_record(key, value, where=where).change
+        if change is None:
+            raise ValueError("a record that is no data")
+        return change
+
+    def read_record(
+        self, key: bytes | None, value: bytes | None, *, where: str | None = None
+    ) -> UpstreamRecord:
+        """A record, with what it has beside a change. Raises: InputError."""
+        found = self._decoder.decode(_one(key), _one(value))
+        _raise(found.errors, where)
+        return _record(found)
+
+
+def _one(data: bytes | None) -> pa.BinaryArray:
+    return pa.array([data], pa.binary())
+
+
+def _record(found: Decoded) -> UpstreamRecord:
+    op = found.ops[0].as_py()
+    change = None if op == NO_DATA else Change(Op(op), _row(found.before), _row(found.after))
+    unchanged = () if found.unchanged is None else tuple(found.unchanged[0].as_py())
+    position = None if found.positions is None else next(positions_in(found.positions))
+    transaction = None if found.transactions is None else found.transactions[0].as_py()
+    return UpstreamRecord(change, unchanged, position, transaction)
+
+
+def _row(structs: pa.StructArray) -> Row | None:
+    found = structs[0].as_py()
+    return None if found is None else tuple(found.values())
+
+
+def _raise(errors: dict[int, InputError], where: str | None) -> None:
+    for error in errors.values():
+        texts = {**error.texts, "where": where}
+        raise InputError(error.code, **texts)
