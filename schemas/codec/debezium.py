@@ -55,8 +55,9 @@ def event_type(columns: Sequence[Column], *, whole: bool, transactions: bool) ->
 class DebeziumDecoder:
     """See `schemas.codec.results.Decoder`.
 
-    `events` reads structs of `event_type` over `columns` under their names in records, `keys` the key columns. `left_out`
-    are, by type, the values that stand for one that did not change. `transactions`: those of changes are read, too.
+    `events` reads structs of `event_type` over `columns` under their names in records, `keys` the key columns.
+    `left_out` are, by type, the values that stand for one that did not change. `transactions`: those of changes are
+    read, too.
     """
 
     columns: tuple[Column, ...]

@@ -152,9 +152,14 @@ def _ticks(
 def _raw_decimals(kind: ColumnType, values: Sequence[msgspec.Raw]) -> tuple[pa.Array, Flags]:
     """Numbers, or texts that hold one; an absent field has no bytes."""
     raw = pa.array([bytes(each) for each in values], pa.binary())
-    is_null = pc.or_(pc.equal(raw, b"null"), pc.equal(raw, b""))
-    texts = pc.replace_substring_regex(raw.cast(pa.string()), r'^"([^"\\]*)"$', r"\1")
-    return _decimals(kind, pc.if_else(is_null, None, texts))
+    is_text = pc.starts_with(raw, '"')
+    if is_text.true_count:
+        inner = pc.binary_slice(raw, 1, -1)
+        raw = inner if is_text.true_count == len(raw) else pc.if_else(is_text, inner, raw)
+    if is_text.true_count < len(raw):
+        is_null = pc.and_(pc.invert(is_text), pc.is_in(raw, pa.array([b"null", b""])))
+        raw = pc.if_else(is_null, None, raw)
+    return _decimals(kind, raw.cast(pa.string()))
 
 
 def _decimals(kind: ColumnType, values: Sequence[str | None] | pa.StringArray) -> tuple[pa.Array, Flags]:

@@ -6,6 +6,7 @@ A value is an envelope, `{"op": ..., "after": ..., "source": ...}`, or has one a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -15,7 +16,7 @@ import pyarrow as pa
 from schemas.codec.debezium import MESSAGE, event_type, images
 from schemas.codec.json_cells import LONG
 from schemas.codec.json_frames import FRAMED, Frames, unframed
-from schemas.codec.json_reader import JsonHalf, JsonReader, RowShape, Schemas, Shape, Slow
+from schemas.codec.json_reader import JsonHalf, JsonReader, RowShape, Schemas, Shape, Slow, can_be_typed
 from schemas.codec.json_rows import JsonColumns
 from schemas.codec.json_text import fields_in, read_object
 from schemas.codec.logs import NUMBERS, TEXTS
@@ -42,6 +43,8 @@ class JsonEvents(JsonReader):
         super().__init__(kind, JsonHalf("a value", FORM), Frames[Shape]("after"))
 
     def shape(self, schemas: Schemas) -> Shape | None:
+        if not can_be_typed([*self._columns.by_name]):
+            return None
         try:
             cells = self._columns.cells(schemas)
         except JsonError:
@@ -98,7 +101,9 @@ class EventShape:
     def __init__(
         self, kind: pa.StructType, row: RowShape, names: Sequence[str], *, transactions: bool
     ) -> None:
-        self._kind, self._row, self._images = kind, row, names
+        self._kind, self._row = kind, row
+        self._images = [attrgetter(name) for name in names]
+        self._of_source = [attrgetter(each.name) for each in kind.field("source").type]
         numbers = (*NUMBERS, *(("txId",) if transactions else ()))
         source = [(name, (bool | str | None) if name == "snapshot" else str | None, None) for name in TEXTS]
         of_source = msgspec.defstruct(
@@ -118,29 +123,37 @@ class EventShape:
         self._no_source, self._no_row = of_source(), row.type()
 
     def structs(self, decoded: Sequence[Any]) -> tuple[pa.StructArray, Flags]:
-        ops, times, sources, *rows = zip(*map(msgspec.structs.astuple, decoded), strict=True)
         unusual = np.zeros(len(decoded), np.bool_)
-        arrays = [pa.array(ops, pa.string()), pa.array([each is not None for each in times], pa.bool_())]
-        arrays.append(self._sources(sources))
-        for found in rows:
+        times = [each.ts_ms is not None for each in decoded]
+        arrays = [pa.array([each.op for each in decoded], pa.string()), pa.array(times, pa.bool_())]
+        arrays.append(self._sources([each.source for each in decoded]))
+        for get in self._images:
+            found = list(map(get, decoded))
             structs, odd = self._row.structs([self._no_row if each is None else each for each in found])
-            mask = pa.array([each is None for each in found], pa.bool_())
             unusual |= odd
-            arrays.append(pa.StructArray.from_arrays(structs.flatten(), fields=list(structs.type), mask=mask))
+            arrays.append(_null_where(structs, found))
         return pa.StructArray.from_arrays(arrays, fields=list(self._kind)), unusual
 
     def _sources(self, sources: Sequence[Any]) -> pa.StructArray:
         kind = self._kind.field("source").type
-        columns = zip(
-            *(msgspec.structs.astuple(self._no_source if each is None else each) for each in sources),
-            strict=True,
-        )
-        arrays = [
-            pa.array(map(_as_text, values) if each.name == "snapshot" else values, each.type)
-            for values, each in zip(columns, kind, strict=True)
-        ]
-        mask = pa.array([each is None for each in sources], pa.bool_())
-        return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=mask)
+        given = [self._no_source if each is None else each for each in sources]
+        arrays = []
+        for each, get in zip(kind, self._of_source, strict=True):
+            values: list[Any] = list(map(get, given))
+            if values.count(None) == len(values):
+                arrays.append(pa.nulls(len(values), each.type))
+                continue
+            if each.name == "snapshot":
+                values = [_as_text(value) for value in values]
+            arrays.append(pa.array(values, each.type))
+        return _null_where(pa.StructArray.from_arrays(arrays, fields=list(kind)), sources)
+
+
+def _null_where(structs: pa.StructArray, found: Sequence[Any]) -> pa.StructArray:
+    if None not in found:
+        return structs
+    mask = pa.array([each is None for each in found], pa.bool_())
+    return pa.StructArray.from_arrays(structs.flatten(), fields=list(structs.type), mask=mask)
 
 
 def _without_nulls(fields: Fields) -> dict[str, Token]:

@@ -36,9 +36,10 @@ class Frame(Generic[ShapeT]):
         """Whether a text has this frame, as far as it can be seen without reading its payload."""
         return text.startswith(self.begin) and text.endswith("}")
 
-    def payload(self, text: str) -> str:
-        """The text within the frame."""
-        return text[len(self.begin) : -1]
+    @property
+    def size(self) -> int:
+        """Bytes before the payload."""
+        return len(self.begin.encode())
 
 
 @dataclass

@@ -1,28 +1,36 @@
 """Keys or values in JSON as structs: by a typed decoder each, and value by value where it doesn't do.
 
-A typed decoder is made for the columns (`msgspec`): what is not asked for is skipped without making objects, and what is
-of another type than a column usually has is refused. A record that it refuses, and one with an unusual value, is read
-again as values that have lost nothing (`schemas.codec.json_text`); that way has the last word on each record.
+A typed decoder is made for the columns (`msgspec`): what is not asked for is skipped without making objects, and what
+is of another type than a column usually has is refused. A record that it refuses, and one with an unusual value, is
+read again as values that have lost nothing (`schemas.codec.json_text`); that way has the last word on each record.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from schemas.codec.json_cells import JsonCell
 from schemas.codec.json_frames import FRAMED, Frames
-from schemas.codec.json_text import may_exceed_limits, text_of
+from schemas.codec.json_text import SHORT, may_exceed_limits, text_of
 from schemas.codec.results import Flags, ReadStructs
 from schemas.errors import Code, InputError
 from schemas.json.parsing.field_schemas import FieldSchema
 from schemas.json.parsing.tokens import JsonError
 
+_AT_ONCE = 4_096
+"""Records that are decoded before their values become arrays: more would not stay in the CPU's cache."""
+_REFUSALS = (msgspec.DecodeError, RecursionError, UnicodeError)
+
+Rows = npt.NDArray[np.int64]
 Schemas = Mapping[str, FieldSchema]
 """Those of a record's fields, of a record in a frame."""
 
@@ -31,7 +39,7 @@ class Shape(Protocol):
     """A typed decoder of records whose values have one form."""
 
     @property
-    def decode(self) -> Callable[[str], Any]:
+    def decode(self) -> Callable[[bytes], Any]:
         """Raises: msgspec.DecodeError, RecursionError."""
 
     def structs(self, decoded: Sequence[Any]) -> tuple[pa.StructArray, Flags]:
@@ -78,31 +86,52 @@ class JsonReader(ABC):
     def slowly(self, text: str) -> Slow:
         """Raises: JsonError."""
 
-    def is_usual(self, text: str) -> bool:
+    def are_usual(self, texts: pa.StringArray) -> Flags:
         """False for a text that the typed decoder could take in another meaning."""
-        return not may_exceed_limits(text)
+        usual = np.ones(len(texts), np.bool_)
+        lengths = pc.binary_length(texts).to_numpy(zero_copy_only=False)
+        for row in np.flatnonzero(lengths >= SHORT):
+            usual[row] = not may_exceed_limits(texts[int(row)].as_py())
+        return usual
 
     def read(self, records: pa.BinaryArray) -> ReadStructs:
         """Of n keys or values, none of which is null."""
-        errors = dict[int, JsonError]()
-        texts = _texts(records, errors)
-        groups = self._decoded(texts)
-        late, slow = dict[int, JsonError](), dict[int, dict[str, Any] | None]()
-        parts, places = [], np.full(len(texts), -1, np.int64)
-        start = 0
-        for shape, group in groups.items():
-            structs, unusual = shape.structs(group.decoded)
-            rows = np.array(group.rows, np.int64)
-            places[rows] = np.arange(start, start + len(rows))
-            places[rows[unusual]] = -1
-            parts, start = [*parts, structs], start + len(rows)
+        errors, late = dict[int, JsonError](), dict[int, JsonError]()
+        texts, count = _texts(records, errors), len(records)
+        parts, places, start = list[pa.StructArray](), np.full(count, -1, np.int64), 0
+        for shape, rows, payloads in self._by_shape(texts):
+            structs, is_typed = _typed(shape, payloads, self.are_usual(payloads))
+            own = rows[is_typed]
+            places[own] = np.arange(start, start + len(own))
+            parts, start = [*parts, *structs], start + len(own)
+        slow = dict[int, dict[str, Any] | None]()
         for row in np.flatnonzero(places < 0).tolist():
             if row not in errors:
-                self._read_slowly(row, texts[row], slow, errors, late)
+                self._read_slowly(row, texts[row].as_py(), slow, errors, late)
         if slow:
             places[list(slow)] = np.arange(start, start + len(slow))
             parts.append(pa.array(list(slow.values()), self.kind))
         return ReadStructs(self._taken(parts, places), *map(self._as_errors, (errors, late)))
+
+    def _by_shape(self, texts: pa.StringArray) -> Iterator[tuple[Shape, Rows, pa.StringArray]]:
+        """The rows of each typed decoder, with the texts that it decodes. A row that has none is left out."""
+        rest = np.arange(len(texts))
+        if self._frames is not None:
+            framed = _flags(pc.starts_with(texts, FRAMED))
+            rest, rows = rest[~framed], rest[framed]
+            while len(rows):
+                first = texts[int(rows[0])].as_py()
+                frame = self._frames.frame_of(first, self.shape)
+                if frame is None:
+                    rows = rows[1:]
+                    continue
+                own = _some(texts, rows)
+                same = _flags(pc.and_(pc.starts_with(own, frame.begin), pc.ends_with(own, "}")))
+                payloads = pc.binary_slice(_some(own, np.flatnonzero(same)).cast(pa.binary()), frame.size, -1)
+                yield frame.shape, rows[same], payloads.cast(pa.string())
+                rows = rows[~same]
+        if self._plain is not None and len(rest):
+            yield self._plain, rest, _some(texts, rest)
 
     def _read_slowly(
         self,
@@ -121,39 +150,14 @@ class JsonReader(ABC):
         if found.late is not None:
             late[row] = found.late
 
-    def _decoded(self, texts: Sequence[str]) -> dict[Shape, _Group]:
-        """What typed decoders make of the texts; those that are in no group they refuse."""
-        groups, plain = dict[Shape, _Group](), self._plain
-        for row, text in enumerate(texts):
-            shape = plain
-            if self._frames is not None and text.startswith(FRAMED):
-                if (frame := self._frames.frame_of(text, self.shape)) is None:
-                    continue
-                shape, text = frame.shape, frame.payload(text)
-            if shape is None or not self.is_usual(text):
-                continue
-            try:
-                decoded = shape.decode(text)
-            except (msgspec.DecodeError, RecursionError, UnicodeError):
-                continue
-            group = groups.get(shape) or groups.setdefault(shape, _Group([], []))
-            group.rows.append(row)
-            group.decoded.append(decoded)
-        return groups
-
     def _taken(self, parts: Sequence[pa.StructArray], places: Any) -> pa.StructArray:
-        if len(parts) == 1 and len(parts[0]) == len(places) and (places >= 0).all():
-            return parts[0]
         held = pa.concat_arrays(parts) if parts else pa.nulls(0, self.kind)
+        if len(held) == len(places) and np.array_equal(places, np.arange(len(places))):
+            return held
         return held.take(pa.array(places, mask=places < 0)) if len(held) else pa.nulls(len(places), self.kind)
 
     def _as_errors(self, reasons: Mapping[int, JsonError]) -> dict[int, InputError]:
         return {row: self._half.error(reason) for row, reason in reasons.items()}
-
-
-class _Group(NamedTuple):
-    rows: list[int]
-    decoded: list[Any]
 
 
 class RowShape:
@@ -183,22 +187,28 @@ class RowShape:
             gc=False,
         )
         self.decode = msgspec.json.Decoder(self.type).decode
+        self._get = [attrgetter(f"c{index}") for index in range(len(names))]
 
     def structs(self, decoded: Sequence[Any]) -> tuple[pa.StructArray, Flags]:
         unusual = np.zeros(len(decoded), np.bool_)
-        columns = list(zip(*map(msgspec.structs.astuple, decoded), strict=True))
         if self._unless:
-            *columns, one, other = columns
-            unusual |= [len(a) > 0 and len(b) > 0 for a, b in zip(one, other, strict=True)]
+            one, other = (list(map(len, map(get, decoded))) for get in self._get[-2:])
+            if any(one) and any(other):
+                unusual |= np.logical_and(one, other)
         arrays = []
-        for cell, values, kind in zip(self._cells, columns, self._kind, strict=True):
-            array, odd = finished(cell, values, kind.type)
+        for cell, get, kind in zip(self._cells, self._get, self._kind, strict=False):
+            array, odd = finished(cell, list(map(get, decoded)), kind.type)
             arrays.append(array)
             if odd is not None:
                 unusual |= odd
             if self._exact and array.null_count:
                 unusual |= array.is_null().to_numpy(zero_copy_only=False)
         return pa.StructArray.from_arrays(arrays, fields=list(self._kind)), unusual
+
+
+def can_be_typed(names: Sequence[str]) -> bool:
+    """Whether a typed decoder can have fields of these names: JSON has other ways to write the rest."""
+    return not any(char in '"\\' or char < " " for name in names for char in name)
 
 
 def _field(index: int, kind: Any, *, exact: bool) -> tuple[str, Any] | tuple[str, Any, Any]:
@@ -221,9 +231,53 @@ def finished(cell: JsonCell, values: Sequence[Any], kind: pa.DataType) -> tuple[
     return pa.concat_arrays([array for array, _ in halves]), np.concatenate(flags)
 
 
-def _texts(records: pa.BinaryArray, errors: dict[int, JsonError]) -> list[str]:
+def _typed(shape: Shape, texts: pa.StringArray, usual: Flags) -> tuple[list[pa.StructArray], Flags]:
+    """Structs of the texts that the typed decoder reads, in order; and which these are."""
+    parts, is_typed = list[pa.StructArray](), usual.copy()
+    for start in range(0, len(texts), _AT_ONCE):
+        own = is_typed[start : start + _AT_ONCE]
+        chunk = texts.slice(start, _AT_ONCE)
+        chosen = chunk if own.all() else chunk.filter(pa.array(own))
+        given = chosen.cast(pa.binary()).to_numpy(zero_copy_only=False).tolist()  # far faster than to_pylist
+        try:
+            decoded = list(map(shape.decode, given))
+        except _REFUSALS:
+            decoded, taken = _one_by_one(shape, given)
+            own[np.flatnonzero(own)] = taken
+        if decoded:
+            structs, unusual = shape.structs(decoded)
+            if unusual.any():
+                own[np.flatnonzero(own)[unusual]] = False
+                structs = structs.filter(pa.array(~unusual))
+            parts.append(structs)
+    return parts, is_typed
+
+
+def _one_by_one(shape: Shape, texts: Sequence[bytes]) -> tuple[list[Any], list[bool]]:
+    """What is decoded, without those that are refused; and which are not."""
+    decoded, taken = list[Any](), list[bool]()
+    for text in texts:
+        try:
+            decoded.append(shape.decode(text))
+        except _REFUSALS:
+            taken.append(False)
+        else:
+            taken.append(True)
+    return decoded, taken
+
+
+def _some(texts: pa.StringArray, rows: Rows) -> pa.StringArray:
+    return texts if len(rows) == len(texts) else texts.take(pa.array(rows))
+
+
+def _flags(found: pa.BooleanArray) -> Flags:
+    return np.asarray(found.to_numpy(zero_copy_only=False), np.bool_)
+
+
+def _texts(records: pa.BinaryArray, errors: dict[int, JsonError]) -> pa.StringArray:
+    """The records as texts, empty ones for those that are not UTF-8."""
     try:
-        return list(records.cast(pa.string()).to_pylist())
+        return records.cast(pa.string())
     except pa.ArrowInvalid:
         pass
     texts = []
@@ -233,4 +287,4 @@ def _texts(records: pa.BinaryArray, errors: dict[int, JsonError]) -> list[str]:
         except JsonError as reason:
             errors[row] = reason
             texts.append("")
-    return texts
+    return pa.array(texts, pa.string())

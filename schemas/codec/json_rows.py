@@ -8,10 +8,20 @@ from typing import Any
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from schemas.codec.json_cells import JsonCell, json_cell
 from schemas.codec.json_frames import Frames, is_frame, unframed
-from schemas.codec.json_reader import JsonHalf, JsonReader, RowShape, Schemas, Shape, Slow, finished
+from schemas.codec.json_reader import (
+    JsonHalf,
+    JsonReader,
+    RowShape,
+    Schemas,
+    Shape,
+    Slow,
+    can_be_typed,
+    finished,
+)
 from schemas.codec.json_text import fields_in, read_object, read_value
 from schemas.codec.keyed import IS_DELETED, upsert_type
 from schemas.codec.results import Flags, row_type
@@ -88,7 +98,9 @@ class JsonRows(JsonReader):
         super().__init__(kind, A_VALUE, Frames[Shape]() if self._has_frames else None)
 
     def shape(self, schemas: Schemas) -> Shape | None:
-        if self._deleted_field in self._columns.by_name:
+        if self._deleted_field in self._columns.by_name or not can_be_typed(
+            [*self._columns.by_name, self._deleted_field or ""]
+        ):
             return None
         try:
             cells = self._columns.cells(schemas)
@@ -131,16 +143,21 @@ class JsonKeys(JsonReader):
         super().__init__(row_type(key_columns), half, Frames[Shape]() if may_be_framed else None)
 
     def shape(self, schemas: Schemas) -> Shape | None:
+        if not can_be_typed([*self._columns.by_name]):
+            return None
         try:
             return RowShape(self.kind, list(self._columns.by_name), self._columns.cells(schemas), exact=True)
         except JsonError:
             return None
 
-    def is_usual(self, text: str) -> bool:
-        """A name that comes twice is not the typed decoder's to see."""
-        if "\\" in text or any(text.count(name) != 1 for name in self._quoted):
-            return False
-        return super().is_usual(text)
+    def are_usual(self, texts: pa.StringArray) -> Flags:
+        """A name that comes twice is nothing that the typed decoder sees."""
+        usual = super().are_usual(texts)
+        if pc.any(pc.match_substring(texts, "\\")).as_py():
+            usual &= ~pc.match_substring(texts, "\\").to_numpy(zero_copy_only=False)
+        for name in self._quoted:
+            usual &= pc.count_substring(texts, name).to_numpy(zero_copy_only=False) == 1
+        return usual
 
     def slowly(self, text: str) -> Slow:
         fields: Fields | None = read_object(text)
@@ -170,9 +187,12 @@ class JsonValueKeys(JsonReader):
             cell = json_cell(self._column, ValueForm(Meaning.DIGITS), cuts=False)
         return ValueShape(self.kind, cell, plain=self._plain_text)
 
-    def is_usual(self, text: str) -> bool:
-        """Blanks around a plain value are not the typed decoder's to see."""
-        return super().is_usual(text) and not (self._plain_text and text.strip() != text)
+    def are_usual(self, texts: pa.StringArray) -> Flags:
+        """Blanks around a plain value are nothing that the typed decoder sees."""
+        usual = super().are_usual(texts)
+        if self._plain_text:
+            usual &= pc.equal(texts, pc.utf8_trim_whitespace(texts)).to_numpy(zero_copy_only=False)
+        return usual
 
     def slowly(self, text: str) -> Slow:
         schemas: Mapping[str, FieldSchema] = NO_SCHEMAS
@@ -190,9 +210,9 @@ class ValueShape:
 
     def __init__(self, kind: pa.StructType, cell: JsonCell, *, plain: bool) -> None:
         self._kind, self._cell = kind, cell
-        self.decode: Callable[[str], Any] = msgspec.json.Decoder(cell.kind).decode
+        self.decode: Callable[[bytes], Any] = msgspec.json.Decoder(cell.kind).decode
         if plain and cell.kind == str | None:
-            self.decode = str
+            self.decode = bytes.decode
 
     def structs(self, decoded: Sequence[Any]) -> tuple[pa.StructArray, Flags]:
         array, unusual = finished(self._cell, decoded, self._kind[0].type)
@@ -208,6 +228,8 @@ def _without_nulls(row: dict[str, Value]) -> dict[str, Value]:
 
 
 def _deletes(values: Sequence[bool | str | None]) -> tuple[pa.Array, Flags]:
+    if values.count(None) == len(values):
+        return pa.array(np.zeros(len(values), np.bool_)), np.zeros(len(values), np.bool_)
     found = [_DELETES.get(each) for each in values]
     return pa.array(found, pa.bool_()), np.array([each is None for each in found], np.bool_)
 

@@ -21,6 +21,8 @@ _SIGNIFICANT = re.compile(r'"(?:[^"\\]++|\\.)*+"|[\[\]{}]', re.DOTALL)
 _AS_ZEROS = bytes(ord("0") if chr(byte) in "0123456789" else ord(" ") for byte in range(256))
 _MANY_DIGITS = b"0" * (MAX_NUMBER // 4 - 2)
 """A number that is too long has as many in a row: it has three parts at most, and few signs between them."""
+SHORT = min(MAX_DEPTH, MAX_NUMBER)
+"""Bytes of a text from which on it may exceed a limit."""
 _PLAIN = {
     None: Token(Kind.NULL, "null"),
     True: Token(Kind.BOOLEAN, "true"),
@@ -29,9 +31,7 @@ _PLAIN = {
 
 
 def may_exceed_limits(text: str) -> bool:
-    """False for all texts within the limits but few; a quick look."""
-    if len(text) < min(MAX_DEPTH, MAX_NUMBER):
-        return False
+    """False for all texts within the limits but few; a quick look at one of `SHORT` bytes or more."""
     has_depth = text.count("{") + text.count("[") >= MAX_DEPTH
     return len(text) > MAX_NAME or has_depth or _MANY_DIGITS in text.encode().translate(_AS_ZEROS)
 

@@ -27,8 +27,8 @@ def upsert_type(columns: tuple[Column, ...], *, has_deletes: bool) -> pa.StructT
 class UpsertDecoder:
     """See `schemas.codec.results.Decoder`. The key columns are those of the key; what a row has of them is equal.
 
-    `keys` reads the key columns, `rows` structs of `upsert_type`. A null value, an empty one, a null in a frame and a row
-    that says that it is deleted are DELETEs. `empty_keys`: a key of no bytes is one.
+    `keys` reads the key columns, `rows` structs of `upsert_type`. A null value, an empty one, a null in a frame and a
+    row that says that it is deleted are DELETEs. `empty_keys`: a key of no bytes is one.
     """
 
     columns: tuple[Column, ...]

@@ -37,24 +37,25 @@ class SingleRecords:
         """A record, with what it has beside a change. Raises: InputError."""
         found = self._decoder.decode(_one(key), _one(value))
         _raise(found.errors, where)
-        return _record(found)
+        return record_at(found, 0)
 
 
 def _one(data: bytes | None) -> pa.BinaryArray:
     return pa.array([data], pa.binary())
 
 
-def _record(found: Decoded) -> UpstreamRecord:
-    op = found.ops[0].as_py()
-    change = None if op == NO_DATA else Change(Op(op), _row(found.before), _row(found.after))
-    unchanged = () if found.unchanged is None else tuple(found.unchanged[0].as_py())
-    position = None if found.positions is None else next(positions_in(found.positions))
-    transaction = None if found.transactions is None else found.transactions[0].as_py()
+def record_at(found: Decoded, row: int) -> UpstreamRecord:
+    """One of the records, which has no error."""
+    op = found.ops[row].as_py()
+    change = None if op == NO_DATA else Change(Op(op), _row(found.before, row), _row(found.after, row))
+    unchanged = () if found.unchanged is None else tuple(found.unchanged[row].as_py())
+    position = None if found.positions is None else next(positions_in(found.positions.slice(row, 1)))
+    transaction = None if found.transactions is None else found.transactions[row].as_py()
     return UpstreamRecord(change, unchanged, position, transaction)
 
 
-def _row(structs: pa.StructArray) -> Row | None:
-    found = structs[0].as_py()
+def _row(structs: pa.StructArray, row: int) -> Row | None:
+    found = structs[row].as_py()
     return None if found is None else tuple(found.values())
 
 

@@ -24,6 +24,7 @@ from streaming.source.raw.decoding import RecordDecoder
 from streaming.source.raw.record_vnodes import RecordVnodes
 from streaming.source.raw.records import Records
 from tests.kit.tables import vnode_of
+from tests.kit.two_ways import last_word_alone
 
 Record = tuple[bytes | None, bytes | None]
 """Key and value."""
@@ -135,7 +136,8 @@ def _reference(format_: Format, table: TableSchema, found: Sequence[Record]) -> 
         except InputError as error:
             return str(error.code)
 
-    return list(map(read, found))
+    with last_word_alone():
+        return list(map(read, found))
 
 
 def _encoded(changes: Changes, table: TableSchema) -> list[bytes | None]:

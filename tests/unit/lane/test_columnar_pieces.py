@@ -7,8 +7,8 @@ from collections.abc import Collection
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from streaming.source.raw.columnar_pieces import SMALLEST, ColumnarPieces
 
+from schemas.codec.pieces import SMALLEST, ColumnarPieces
 from schemas.records import OddRecordError
 
 COUNT = 10_000
