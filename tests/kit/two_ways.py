@@ -66,6 +66,11 @@ def fast(format_: Format, table: TableSchema, records: Sequence[Record]) -> list
     return list(map(_sound, found))
 
 
+def together(format_: Format, table: TableSchema, records: Sequence[Record]) -> list[UpstreamRecord]:
+    """By whichever way reads each. Raises: OddRecordError for an invalid record."""
+    return list(map(_sound, decoded(format_, table, records)))
+
+
 def one_by_one(format_: Format, table: TableSchema, records: Sequence[Record]) -> list[UpstreamRecord]:
     """By the way that has the last word. Raises: InputError."""
     with last_word_alone():

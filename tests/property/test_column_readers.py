@@ -22,7 +22,7 @@ from schemas.formats.upsert import UpsertFormat
 from schemas.records import Barrier, BarrierKind, Change, OddRecordError, Op, Row
 from schemas.table import declare
 from tests.kit.examples import examples
-from tests.kit.two_ways import as_text, fast, one_by_one
+from tests.kit.two_ways import as_text, one_by_one, together
 from tests.kit.values import TYPES, rows_of
 
 TABLE = declare(
@@ -64,7 +64,7 @@ class Case:
 
     def by_columns(self, records: Sequence[Record]) -> list[Change]:
         if not isinstance(self.reads, OutputFormat) or isinstance(self.reads, ChangeFormat):
-            return [each.change for each in fast(self.reads, TABLE, records) if each.change]
+            return [each.change for each in together(self.reads, TABLE, records) if each.change]
         read = reader(self.reads)
         assert read is not None
         keys, values = (pa.array([each[half] for each in records], pa.binary()) for half in (0, 1))
