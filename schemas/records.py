@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
-from schemas.formats.events.logs import LogPosition
+from schemas.codec.logs import LogPosition
 
 BARRIER_HEADER = "barrier"
 """Header of a barrier record; its value is `curr` in decimal ASCII."""

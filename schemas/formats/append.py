@@ -10,13 +10,14 @@ from pydantic import Field
 
 from schemas.avro.registered import WriterSchema
 from schemas.formats.outputs.encoded import RowOutput
-from schemas.formats.protocol import ColumnReader, Format, Framed, Half, Images, OutputRows, Rows
+from schemas.formats.protocol import Format, Framed, Half, Images, OutputRows
 from schemas.formats.with_registry import JsonOrAvro, RegistryFormat
 from schemas.kinds.columns import in_records
 from schemas.table import Column, TableSchema
 
 if TYPE_CHECKING:
     from schemas.avro.projection import Project
+    from schemas.codec.results import Decoder, StructReader
 
 
 class _WithoutIdentity(Format):
@@ -54,31 +55,27 @@ class AppendFormat(_WithoutIdentity, RegistryFormat):
 
         return misfit(schema, self.project(in_records(table.columns)))
 
-    # What reads and writes needs packages that commands such as `list` do without.
+    # Decoders need packages that commands such as `list` do without.
 
     def project(self, columns: Sequence[Column]) -> Project:
-        """How a value in Avro is read, by the writer's schema."""
-        from schemas.formats.append_rows import project
+        """The reading of a value in Avro, by the writer's schema."""
+        from schemas.avro.projection import of_record
 
-        return project(columns, self.sub_micros)
+        return partial(of_record, columns=columns, sub_micros=self.sub_micros)
 
-    def rows(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> Rows:
-        from schemas.formats.append_rows import AvroRows, JsonRows
+    def decoder(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> Decoder:
+        from schemas.codec.keyed import AppendDecoder
 
-        if self.encoding == "avro-registry":
-            return AvroRows(in_records(columns), self.schemas_by_id, self.sub_micros)
-        return JsonRows(in_records(columns), self.sub_micros)
+        return AppendDecoder(tuple(columns), self._rows(in_records(columns)))
 
-    def column_reader(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> ColumnReader:
-        from schemas.formats.by_columns.json_rows import read_rows
-        from schemas.formats.by_columns.keys import RegisteredRows
-        from schemas.formats.by_columns.rows import AppendedRows, RowReader
+    def _rows(self, columns: tuple[Column, ...]) -> StructReader:
+        if self.encoding == "json":
+            from schemas.codec.json_rows import JsonRows
 
-        named = in_records(columns)
-        rows: RowReader = partial(read_rows, named)
-        if self.encoding == "avro-registry":
-            rows = RegisteredRows(self.schemas_by_id, self.project(named), named)
-        return AppendedRows(tuple(columns), rows)
+            return JsonRows(columns, self.sub_micros)
+        from schemas.codec.avro import AvroRows
+
+        return AvroRows(self.schemas_by_id, self.project(columns), columns)
 
 
 class AppendOutput(_WithoutIdentity, RowOutput):

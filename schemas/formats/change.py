@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
 from schemas.avro.binary import change_schema, key_schema
-from schemas.formats.protocol import ColumnReader, Half, KeyReader, OutputFormat, ReadColumns
+from schemas.formats.protocol import Half, OutputFormat
 from schemas.table import Column
 
 if TYPE_CHECKING:
+    from schemas.codec.results import Decoder
     from schemas.formats.change_avro import AvroChanges, AvroKeys, AvroRows
 
 
@@ -35,15 +35,10 @@ class ChangeFormat(OutputFormat):
 
         return AvroRows(columns, key_columns)
 
-    def column_reader(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> ColumnReader:
-        from schemas.avro.columns.changes import read_changes
+    def decoder(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> Decoder:
+        from schemas.codec.change import ChangeDecoder
 
-        return lambda keys, values: ReadColumns(*read_changes(columns, keys, values))
-
-    def key_reader(self, key_columns: Sequence[Column]) -> KeyReader:
-        from schemas.avro.columns.changes import read_keys
-
-        return partial(read_keys, tuple(key_columns))
+        return ChangeDecoder(tuple(columns), tuple(key_columns))
 
     def keys(self, key_columns: Sequence[Column]) -> AvroKeys:
         from schemas.formats.change_avro import AvroKeys

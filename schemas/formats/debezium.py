@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, PrivateAttr
 
 from schemas.avro.registered import WriterSchema
-from schemas.formats.protocol import ColumnReader, Framed, Images, KeyReader, Rows
+from schemas.errors import Code
+from schemas.formats.protocol import Framed, Images
 from schemas.formats.with_registry import RegistryFormat
 from schemas.json.debezium_values import DecimalMode, TimeMode
 from schemas.json.parsing.placeholder import UNAVAILABLE, placeholder
@@ -17,8 +18,7 @@ from schemas.table import Column, TableSchema
 from schemas.types import TypeName
 
 if TYPE_CHECKING:
-    from schemas.json.debezium_columns import DebeziumColumnValues
-    from schemas.json.parsing.field_schemas import FieldSchema
+    from schemas.codec.results import Decoder, StructReader
 
 _FRAME = ("schema", "payload")
 _TIMES = {TypeName.DATE, TypeName.TIMESTAMP}
@@ -145,7 +145,7 @@ class DebeziumFormat(RegistryFormat):
         self, half: Literal["key", "value"], schema: WriterSchema, table: TableSchema
     ) -> str | None:
         from schemas.avro.projection import misfit
-        from schemas.formats.events.debezium_avro import projects
+        from schemas.codec.avro_events import projects
 
         read = projects(
             *map(in_records, (table.columns, table.key_columns)),
@@ -155,102 +155,52 @@ class DebeziumFormat(RegistryFormat):
         )
         return misfit(schema, read[half])
 
-    def rows(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> Rows:
-        columns, key_columns = in_records(columns), in_records(key_columns)
-        if self.encoding == "avro-registry":
-            from schemas.formats.events.debezium_avro import AvroEvents
+    # Decoders need packages that commands such as `list` do without.
 
-            return AvroEvents(
-                columns,
-                key_columns,
-                self.schemas_by_id,
-                placeholder(self.unavailable),
-                whole=self.is_whole,
-                transactions=self._asks_transactions,
-                sub_micros=self.sub_micros,
-            )
-        from schemas.formats.events.debezium_json import DebeziumRows
-        from schemas.json.debezium_values import DebeziumValues
+    def decoder(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> Decoder:
+        from schemas.codec.debezium import DebeziumDecoder
 
-        return DebeziumRows(
-            columns,
-            key_columns,
-            DebeziumValues(self.time, self.decimal, self.sub_micros),
-            placeholder(self.unavailable),
-            whole=self.is_whole,
-            transactions=self._asks_transactions,
+        keys, events = (
+            self._json(columns, key_columns) if self.encoding == "json" else self._avro(columns, key_columns)
+        )
+        left_out = placeholder(self.unavailable)
+        return DebeziumDecoder(
+            tuple(columns),
+            tuple(key_columns),
+            keys,
+            events,
+            left_out.by_type(in_json=self.encoding == "json"),
+            self.is_whole,
+            self._asks_transactions,
+            Code.JSON_MALFORMED if self.encoding == "json" else Code.CHANGE_MALFORMED,
         )
 
-    def column_reader(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> ColumnReader | None:
-        from schemas.formats.by_columns.renamed import RenamedColumns
-        from schemas.formats.by_columns.upserts import has_keys
-
-        if not has_keys(columns, key_columns):
-            return None
-        reader = self._json_reader if self.encoding == "json" else self._avro_reader
-        return RenamedColumns.of(reader(in_records(columns), in_records(key_columns)), columns)
-
-    def key_reader(self, key_columns: Sequence[Column]) -> KeyReader | None:
-        key_columns = in_records(key_columns)
-        if self.encoding == "json":
-            return self._json_keys(key_columns)
-        from schemas.formats.by_columns.keys import RegisteredKeys
-        from schemas.formats.events.debezium_avro import projects
-
-        project = projects(key_columns, key_columns, whole=False, sub_micros=self.sub_micros)["key"]
-        return RegisteredKeys(self.schemas_by_id, project, key_columns)
-
-    def _json_keys(self, key_columns: tuple[Column, ...]) -> KeyReader:
-        from schemas.formats.by_columns.debezium_json import JsonKeys
-        from schemas.formats.by_columns.framed import FramedKeys, Schemas
-
-        def keys_of(schemas: Schemas | None) -> JsonKeys:
-            return JsonKeys(key_columns, self._column_values(schemas))
-
-        plain = keys_of(None)
-        return FramedKeys(keys_of, plain if plain.can_read else None)
-
-    def _column_values(self, schemas: Mapping[str, FieldSchema] | None) -> DebeziumColumnValues:
-        from schemas.json.debezium_columns import DebeziumColumnValues
+    def _json(
+        self, columns: Sequence[Column], key_columns: Sequence[Column]
+    ) -> tuple[StructReader, StructReader]:
+        from schemas.codec.json_events import FORM, JsonEvents
+        from schemas.codec.json_reader import JsonHalf
+        from schemas.codec.json_rows import JsonKeys
         from schemas.json.debezium_values import DebeziumValues
 
         settings = DebeziumValues(self.time, self.decimal, self.sub_micros)
-        return DebeziumColumnValues(settings, placeholder(self.unavailable), schemas)
+        keys = JsonKeys(in_records(key_columns), self.sub_micros, settings, JsonHalf("a key", FORM))
+        whole, transactions = self.is_whole, self._asks_transactions
+        return keys, JsonEvents(in_records(columns), settings, whole=whole, transactions=transactions)
 
-    def _avro_reader(self, columns: tuple[Column, ...], key_columns: tuple[Column, ...]) -> ColumnReader:
-        from schemas.formats.by_columns.debezium import DebeziumColumns
-        from schemas.formats.by_columns.debezium_avro import RegisteredEvents
+    def _avro(
+        self, columns: Sequence[Column], key_columns: Sequence[Column]
+    ) -> tuple[StructReader, StructReader]:
+        from schemas.codec.avro import AvroEvents, AvroKeys
+        from schemas.codec.avro_events import projects
 
         whole, transactions = self.is_whole, self._asks_transactions
-        events = RegisteredEvents(
-            columns,
-            key_columns,
-            self.schemas_by_id,
-            placeholder(self.unavailable),
-            whole=whole,
-            transactions=transactions,
-            sub_micros=self.sub_micros,
+        columns, key_columns = in_records(columns), in_records(key_columns)
+        read = projects(
+            columns, key_columns, whole=whole, transactions=transactions, sub_micros=self.sub_micros
         )
-        return DebeziumColumns(columns, key_columns, events, whole, transactions)
-
-    def _json_reader(self, columns: tuple[Column, ...], key_columns: tuple[Column, ...]) -> ColumnReader:
-        from schemas.formats.by_columns.debezium import DebeziumColumns
-        from schemas.formats.by_columns.debezium_json import JsonEvents
-        from schemas.formats.by_columns.framed import FramedColumns, Schemas
-
-        whole, transactions = self.is_whole, self._asks_transactions
-
-        def events_of(schemas: Schemas | None) -> JsonEvents:
-            return JsonEvents(columns, key_columns, self._column_values(schemas), whole, transactions)
-
-        def reader_of(events: JsonEvents) -> DebeziumColumns:
-            return DebeziumColumns(columns, key_columns, events, whole, transactions)
-
-        plain = events_of(None)
-        names = frozenset(column.name for column in key_columns)
-        return FramedColumns(
-            lambda schemas: reader_of(events_of(schemas)), reader_of(plain) if plain.can_read else None, names
-        )
+        keys = AvroKeys(self.schemas_by_id, read["key"], key_columns)
+        return keys, AvroEvents(self.schemas_by_id, read["value"], columns, whole, transactions)
 
 
 def key_misfit(table: TableSchema) -> str | None:

@@ -3,10 +3,10 @@
 A format is chosen by its name in the configuration (`schemas.formats.registry`), once for the upstream and once for
 each job: the two are separate values, whatever their kinds. Its fields are the keys that it takes there. Who calls it:
 
-    the driver, once               validates the keys; `Format.rows` for `consume`, `verify` and errors
-    before the exchange            `Format.key_reader`: the vnode of a record follows from its key
-    a lane, whole columns          `Format.column_reader`, `Format.keys` and `OutputFormat.values`
-    a lane, record by record       `Format.rows`, the reference decoder, for what the columnar readers refuse
+    the driver, once               validates the keys
+    before the exchange            `Format.decoder`, for keys: the vnode of a record follows from its key
+    a lane                         `Format.decoder`, `Format.keys` and `OutputFormat.values`
+    commands, record by record     `Format.rows`
 
 So a format is a small value: immutable, hashable, picklable, without open files or clients, and all that it makes may
 be made again in another process. What encodes must be repeatable: the same rows give the same bytes in every process
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
     import pyarrow as pa  # commands that only ask for jobs do without it
+
+    from schemas.codec.results import Decoder
 
 
 Half: TypeAlias = Literal["key", "value"]
@@ -62,7 +64,7 @@ class Framed:
 
 
 class Rows(Protocol):
-    """The reference decoder of a format: one record at a time, over one list of columns.
+    """The decoder of a format for one record at a time, over one list of columns.
 
     Refuses every record that the format forbids: InputError with the fault's own code, and `where` as their place.
     """
@@ -89,36 +91,18 @@ class Rows(Protocol):
 
 
 class ReadColumns(NamedTuple):
-    """What n records say, by whole columns; the same that `Rows.read_record` reads from each.
-
-    `ops` are values of `records.Op` or `NO_DATA`, `before` and `after` structs of the table's columns, null for none.
-    The rest is null or None where a format has nothing of the kind: `unchanged` lists of columns by index, never null,
-    `positions` as `formats.by_columns.log_positions` has them, and `transactions`.
-    """
+    """n records of an output by whole columns: the same that `Rows.read_record` reads from each."""
 
     ops: npt.NDArray[np.int8]
     before: pa.StructArray
     after: pa.StructArray
-    unchanged: pa.ListArray | None = None
-    positions: pa.StructArray | None = None
-    transactions: pa.Int64Array | None = None
 
 
 class ColumnReader(Protocol):
-    """Reads many records at once, as whole columns."""
+    """Reads many records of an output at once."""
 
     def __call__(self, keys: pa.BinaryArray, values: pa.BinaryArray) -> ReadColumns:
-        """Of n records; keys as by `Rows.read_change`. Raises: OddRecordError, where any may be invalid: ask `Rows`."""
-
-
-class KeyReader(Protocol):
-    """Reads many record keys at once, as whole columns."""
-
-    def __call__(self, keys: pa.BinaryArray, /) -> Sequence[pa.Array]:
-        """The key columns of n keys, in key order and without nulls: what `Rows.read_key` reads from each.
-
-        Raises: OddRecordError, where any key may be invalid; `Rows` say which, and why.
-        """
+        """Raises: OddRecordError, where any may be invalid: ask `Rows`."""
 
 
 class OutputRows(Rows, Protocol):
@@ -288,16 +272,14 @@ class Format(BaseModel):
         return None
 
     @abstractmethod
+    def decoder(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> Decoder:
+        """Decodes whole columns of records to rows of these columns, with an error for each that is invalid."""
+
     def rows(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> Rows:
-        """The strict twin over rows of these columns, tuples in this order."""
+        """The decoder for single records."""
+        from schemas.codec.one_record import SingleRecords
 
-    def column_reader(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> ColumnReader | None:
-        """Reads changes over these columns. None where there is no way but one by one."""
-        return None
-
-    def key_reader(self, key_columns: Sequence[Column]) -> KeyReader | None:
-        """Reads record keys. None where `Rows.read_key` is the only way."""
-        return None
+        return SingleRecords(self.decoder(columns, key_columns))
 
     def keys(self, key_columns: Sequence[Column]) -> KeyEncoder | None:
         """Encodes the keys that records should have: an equal key is right. None if the decoder compares keys."""
@@ -306,6 +288,14 @@ class Format(BaseModel):
 
 class OutputFormat(Format):
     """The format of an output: all that is needed to write it, and to read it back."""
+
+    def decoder(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> Decoder:
+        """Outputs are read by `rows`. Raises: NotImplementedError but for formats of upstreams."""
+        raise NotImplementedError(f"an output in {self.form} is no upstream")
+
+    def column_reader(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> ColumnReader | None:
+        """Reads whole columns of an output's records. None where there is no way but one by one."""
+        return None
 
     @property
     def tombstone_follows(self) -> bool:

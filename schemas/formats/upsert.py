@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
 from schemas.avro.registered import WriterSchema
-from schemas.formats.protocol import ColumnReader, Framed, Images, KeyReader, Rows
+from schemas.formats.protocol import Framed, Images
 from schemas.formats.with_registry import JsonOrAvro, RegistryFormat
 from schemas.kinds.columns import in_records
 from schemas.table import Column, TableSchema
 
 if TYPE_CHECKING:
-    from schemas.formats.by_columns.rows import RowReader
+    from schemas.codec.results import Decoder, StructReader
 
 DELETED_FIELD = "__deleted"
 """Of Debezium's transformation that makes rows of events, where deletes are rows, too."""
@@ -75,60 +74,41 @@ class UpsertFormat(RegistryFormat):
         self, half: Literal["key", "value"], schema: WriterSchema, table: TableSchema
     ) -> str | None:
         from schemas.avro.projection import misfit
-        from schemas.formats.upsert_avro import projects
+        from schemas.codec.avro_rows import projects
 
         deleted_field = self.deleted_field_beside(table.columns)
         columns, key_columns = in_records(table.columns), in_records(table.key_columns)
         return misfit(schema, projects(self.key, columns, key_columns, self.sub_micros, deleted_field)[half])
 
-    # Readers need packages that commands such as `list` do without.
+    # Decoders need packages that commands such as `list` do without.
 
-    def rows(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> Rows:
-        deleted_field = self.deleted_field_beside(columns)
-        columns, key_columns = in_records(columns), in_records(key_columns)
-        if self.encoding == "avro-registry":
-            from schemas.formats.upsert_avro import AvroUpserts
+    def decoder(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> Decoder:
+        from schemas.codec.keyed import UpsertDecoder
 
-            return AvroUpserts(
-                columns, key_columns, self.key, self.schemas_by_id, self.sub_micros, deleted_field
-            )
-        from schemas.formats.upsert_json import JsonUpserts
+        keys, rows = self._keys(in_records(key_columns)), self._rows(columns)
+        return UpsertDecoder(tuple(columns), tuple(key_columns), keys, rows, empty_keys=self.key == "text")
 
-        return JsonUpserts(columns, key_columns, self.key, self.sub_micros, deleted_field)
-
-    def column_reader(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> ColumnReader | None:
-        from schemas.formats.by_columns.rows import KeyedRows
-        from schemas.formats.by_columns.upserts import has_keys
-
-        named = in_records(columns)
-        deleted_field = self.deleted_field_beside(columns)
-        if not has_keys(columns, key_columns) or deleted_field in [column.name for column in named]:
-            return None
-        rows = self._row_reader(named, deleted_field)
-        return KeyedRows(tuple(columns), tuple(key_columns), self.key_reader(key_columns), rows)
-
-    def _row_reader(self, columns: tuple[Column, ...], deleted_field: str | None) -> RowReader:
+    def _rows(self, columns: Sequence[Column]) -> StructReader:
+        deleted_field, named = self.deleted_field_beside(columns), in_records(columns)
         if self.encoding == "json":
-            from schemas.formats.by_columns.json_rows import read_rows_and_deletes
+            from schemas.codec.json_rows import JsonRows
 
-            return partial(read_rows_and_deletes, columns, deleted_field)
-        from schemas.formats.by_columns.json_rows import with_deletes
-        from schemas.formats.by_columns.keys import RegisteredRows
-        from schemas.formats.upsert_avro import projects
+            return JsonRows(named, self.sub_micros, deleted_field)
+        from schemas.codec.avro import AvroRows
+        from schemas.codec.avro_rows import projects
 
-        project = projects(self.key, columns, columns, self.sub_micros, deleted_field)["value"]
-        read = with_deletes(columns, deleted_field)
-        return RegisteredRows(self.schemas_by_id, project, read, has_deletes=deleted_field is not None)
+        project = projects(self.key, named, named, self.sub_micros, deleted_field)["value"]
+        return AvroRows(self.schemas_by_id, project, named, deleted_field)
 
-    def key_reader(self, key_columns: Sequence[Column]) -> KeyReader:
-        from schemas.formats.by_columns.keys import ObjectKeys, RegisteredKeys, ValueKeys
-
-        key_columns = in_records(key_columns)
+    def _keys(self, key_columns: tuple[Column, ...]) -> StructReader:
         if self.framed.key:
-            from schemas.formats.upsert_avro import projects
+            from schemas.codec.avro import AvroKeys
+            from schemas.codec.avro_rows import projects
 
             project = projects(self.key, key_columns, key_columns, self.sub_micros)["key"]
-            return RegisteredKeys(self.schemas_by_id, project, key_columns)
+            return AvroKeys(self.schemas_by_id, project, key_columns)
+        from schemas.codec.json_rows import JsonKeys, JsonValueKeys
+
         if self.key == "record":
-            return ObjectKeys(key_columns)
-        return ValueKeys(key_columns[0], plain=self.key == "text")
+            return JsonKeys(key_columns, self.sub_micros)
+        return JsonValueKeys(key_columns[0], self.sub_micros, plain=self.key == "text")

@@ -12,8 +12,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from enum import Enum
 from functools import partial
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from schemas.errors import Code
 from schemas.json.parsing.field_schemas import UNDESCRIBED, FieldSchema
@@ -67,6 +68,32 @@ _INFINITE = ("infinity", "-infinity")
 _NO_NUMBERS = ("NaN", "Infinity", "-Infinity")
 
 
+class Meaning(Enum):
+    """The meaning of a column's value in JSON."""
+
+    AS_IS = "JSON's own value, or base64 for bytes"
+    WRAPPED = "an unsigned number of 64 bits that was written as a signed one"
+    NUMBER = "a number, or a text that holds one"
+    DIGITS = "the same, of a database that has NaN and infinities as well"
+    UNSCALED = "two's complement in base64, in units of 10**-`scale`"
+    DATE = "year-month-day"
+    ISO_DATE = "year-month-day, with or without a Z behind it"
+    DAYS = "days since 1970"
+    INSTANT = "ISO 8601 with an offset"
+    TICKS = "time since 1970, `unit` of it in a second, or ISO 8601 with an offset; None: that alone"
+
+
+class ValueForm(NamedTuple):
+    """The form of a column's values. `scale` None: that of the column, or each value has its own."""
+
+    meaning: Meaning
+    unit: int | None = None
+    scale: int | None = None
+
+
+AS_IS = ValueForm(Meaning.AS_IS)
+
+
 @dataclass(frozen=True, slots=True)
 class DebeziumValues:
     """Values under the connector's settings `time.precision.mode` and `decimal.handling.mode`, or a column's own."""
@@ -90,38 +117,42 @@ class DebeziumValues:
         return read_by(self.reader_of(column, schema or UNDESCRIBED), token, column)
 
     def reader_of(self, column: Column, schema: FieldSchema) -> Reader:
-        """Reads values of a column that have this schema in their records.
+        """Reads values of a column that have this schema in their records. Raises: JsonError, as `form_of`."""
+        return reader_of(self.form_of(column, schema), column, self.sub_micros)
+
+    def form_of(self, column: Column, schema: FieldSchema) -> ValueForm:
+        """The form of a column's values that have this schema in their records.
 
         Raises: JsonError(SCHEMA_INCOMPATIBLE) with the column, where the schema contradicts the settings, or can't be
             understood.
         """
         match column.type.name:
             case TypeName.DATE:
-                reader = self._dates(schema)
+                form = self._date(schema)
             case TypeName.TIMESTAMP:
-                reader = self._instants(schema)
+                form = self._instant(schema)
             case TypeName.DECIMAL:
-                reader = self._decimals(schema)
+                form = self._decimal(schema)
             case _:
-                return plain_reader(column)
+                return AS_IS
         if schema.fault is not None:
             raise _incompatible(schema.fault, column)
-        if reader is None:
+        if form is None:
             raise _incompatible(f"type {schema.type} and meaning {schema.meaning}", column)
-        return reader
+        return form
 
-    def _dates(self, schema: FieldSchema) -> Reader | None:
+    def _date(self, schema: FieldSchema) -> ValueForm | None:
         is_iso = self.time == "isostring"
         match schema.meaning:
             case None:
-                return _iso_date if is_iso else _days
+                return ValueForm(Meaning.ISO_DATE if is_iso else Meaning.DAYS)
             case meaning if meaning == ISO_DATE and (is_iso or self.time == "adaptive"):
-                return _iso_date
+                return ValueForm(Meaning.ISO_DATE)
             case meaning if meaning in DAYS and not is_iso:
-                return _days
+                return ValueForm(Meaning.DAYS)
         return None
 
-    def _instants(self, schema: FieldSchema) -> Reader | None:
+    def _instant(self, schema: FieldSchema) -> ValueForm | None:
         unit = UNITS.get(self.time or "")
         match schema.meaning:
             case None:
@@ -134,20 +165,54 @@ class DebeziumValues:
                 unit = SEMANTIC_UNITS[meaning]
             case meaning if SEMANTIC_UNITS.get(meaning) != unit or unit is None:
                 return None
-        return partial(_timestamp, unit=unit, sub_micros=self.sub_micros)
+        return ValueForm(Meaning.TICKS, unit=unit)
 
-    def _decimals(self, schema: FieldSchema) -> Reader | None:
+    def _decimal(self, schema: FieldSchema) -> ValueForm | None:
         is_bytes = schema.type in ("bytes", "struct") or schema.meaning is not None
         if self.unsigned is not None:
-            return None if is_bytes or schema.type == "string" else wrapped_of
+            return None if is_bytes or schema.type == "string" else ValueForm(Meaning.WRAPPED)
         if self.decimal != "precise":
-            return None if is_bytes else _number
+            return None if is_bytes else ValueForm(Meaning.DIGITS)
         is_known = schema.meaning in (None, VARIABLE_DECIMAL) or (
             schema.meaning == DECIMAL and schema.scale is not None
         )
         if not is_known or schema.type not in (None, "bytes", "struct"):
             return None
-        return partial(_unscaled, scale=schema.scale)
+        return ValueForm(Meaning.UNSCALED, scale=schema.scale)
+
+
+def plain_form(column: Column) -> ValueForm:
+    """The form of values that say themselves what they are (docs/formats.md#json-values)."""
+    if column.unsigned is not None:
+        return ValueForm(Meaning.WRAPPED)
+    match column.type.name:
+        case TypeName.DATE:
+            return ValueForm(Meaning.DATE)
+        case TypeName.TIMESTAMP:
+            return ValueForm(Meaning.INSTANT)
+        case TypeName.DECIMAL:
+            return ValueForm(Meaning.NUMBER)
+    return AS_IS
+
+
+def reader_of(form: ValueForm, column: Column, sub_micros: SubMicros) -> Reader:
+    """Reads values in a form, one at a time."""
+    match form.meaning:
+        case Meaning.WRAPPED:
+            return wrapped_of
+        case Meaning.INSTANT:
+            return lambda token, _: timestamp_of(only(token, Kind.TEXT), sub_micros)
+        case Meaning.ISO_DATE:
+            return _iso_date
+        case Meaning.DAYS:
+            return _days
+        case Meaning.TICKS:
+            return partial(_timestamp, unit=form.unit, sub_micros=sub_micros)
+        case Meaning.DIGITS:
+            return _number
+        case Meaning.UNSCALED:
+            return partial(_unscaled, scale=form.scale)
+    return plain_reader(column)
 
 
 def _incompatible(found: str, column: Column) -> JsonError:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
-from schemas.formats.events.logs import LONG_MAX, POSTGRESQL, LogId, Position, is_of_snapshot
+from schemas.codec.logs import LONG_MAX, POSTGRESQL, LogId, Position, is_of_snapshot
 from schemas.records import Op
 
 

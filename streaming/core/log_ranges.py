@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from schemas.formats.events.logs import LogId, Position, position_text
+from schemas.codec.logs import LogId, Position, position_text
 
 LEAST_RETURNS: Final = 2
 """A single return may be a server that was moved and moved back."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from schemas.formats.events.logs import LONG_MAX, LogId, LogPosition, Position, is_of_snapshot, position_text
+from schemas.codec.logs import LONG_MAX, LogId, LogPosition, Position, is_of_snapshot, position_text
 from schemas.records import Op
 from state.values.seen import Mark, Seen, digest, later
 

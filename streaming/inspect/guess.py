@@ -14,7 +14,7 @@ from typing import Any
 from schemas.avro.registered import Schemas
 from schemas.avro.writers.definitions import parsed
 from schemas.avro.writers.meanings import MisfitError, Schema
-from schemas.formats.events.logs import CONNECTORS
+from schemas.codec.logs import CONNECTORS
 from schemas.formats.upsert import DELETED_FIELD
 from streaming.inspect.declared import described, is_event, rows_of
 from streaming.inspect.samples import NOTHING, Field, Sample, as_json, fields_of, schema_ids

@@ -17,8 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.formats.by_columns.log_positions import LOG, PARTS, TS_MS, log_id
-from schemas.formats.events.logs import LogId, Position
+from schemas.codec.log_positions import LOG, PARTS, TS_MS, log_id
+from schemas.codec.logs import LogId, Position
 from schemas.records import Op
 from state.values.seen import LaneMark, LaneSeen, Seen, digest, later
 from streaming.core.redelivery import Judgement

@@ -11,7 +11,7 @@
     ERROR                of an invalid record: code, what was found, what was expected
     AWAITED              the ids of the schemas that it waits for, of a record that does
     UNCHANGED            indices of columns that the record leaves out; of formats that may
-    POSITION             where the change stands in its database's log, see `schemas.formats.by_columns.log_positions`;
+    POSITION             where the change stands in its database's log, see `schemas.codec.log_positions`;
                          only of formats that have it
     TRANSACTION          see `state.columns`, or the lower 32 bits of it; only of formats that have it
 
@@ -24,7 +24,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from schemas.formats.by_columns.log_positions import POSITION_TYPE
+from schemas.codec.log_positions import POSITION_TYPE
 from schemas.formats.protocol import Format
 from schemas.table import TableSchema
 from state.columns import BEFORE_HASH, OFFSET, OP, PARTITION, TRANSACTION, VNODE

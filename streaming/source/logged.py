@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.formats.by_columns.log_positions import positions_in
+from schemas.codec.log_positions import positions_in
 from schemas.formats.protocol import Format, KeyEncoder
 from schemas.formats.registry import DEFAULT
 from schemas.records import Op, RecordId

@@ -6,13 +6,12 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-import pyarrow as pa
-
 from schemas.errors import Code, InputError
 from schemas.formats.protocol import Format
 from schemas.records import OddRecordError
 from schemas.table import TableSchema, declare
 from schemas.types import Value
+from tests.kit.two_ways import fast, one_by_one
 
 Record = tuple[bytes, bytes]
 LEFT_OUT = "left out"
@@ -47,7 +46,7 @@ def event(cell: object, schema: dict[str, Any] | None = None, name: str = "c") -
 def read(format_: Format, table: TableSchema, record: Record) -> Value | Code:
     """The column's value or `LEFT_OUT`, or the code of the record's fault; by both ways of reading."""
     try:
-        found = format_.rows(table.columns, table.key_columns).read_record(*record)
+        [found] = one_by_one(format_, table, [record])
     except InputError as error:
         result: Value | Code = error.code
     else:
@@ -60,16 +59,11 @@ def read(format_: Format, table: TableSchema, record: Record) -> Value | Code:
 def by_columns(
     format_: Format, table: TableSchema, records: Sequence[Record], expected: Sequence[Value | Code]
 ) -> bool:
-    """Whether these were read by whole columns; then each is what is expected."""
-    reader = format_.column_reader(table.columns, table.key_columns)
-    if reader is None:
-        return False
+    """Whether these are read by the fast way; then each is what is expected."""
     try:
-        read_columns = reader(*(pa.array([each[half] for each in records], pa.binary()) for half in (0, 1)))
+        found = fast(format_, table, records)
     except OddRecordError:
         return False
-    unchanged = [()] * len(records) if read_columns.unchanged is None else read_columns.unchanged.to_pylist()
-    values = read_columns.after.field(1).to_pylist()
-    found = [LEFT_OUT if list(out) == [1] else value for out, value in zip(unchanged, values, strict=True)]
-    assert found == list(expected)
+    values = [LEFT_OUT if each.unchanged == (1,) else each.change and each.change.row[1] for each in found]
+    assert values == list(expected)
     return True

@@ -6,7 +6,7 @@ import random
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
-from schemas.formats.events.logs import LogPosition, log_position
+from schemas.codec.logs import LogPosition, log_position
 from schemas.records import Op
 
 START_MS = 1_700_000_000_000

@@ -13,17 +13,16 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from schemas.formats.append import AppendFormat
 from schemas.formats.change import ChangeFormat
-from schemas.formats.debezium import DebeziumFormat
 from schemas.formats.outputs.debezium import DebeziumOutput
 from schemas.formats.outputs.upsert import UpsertOutput
 from schemas.formats.protocol import ColumnReader, Format, Origins, OutputFormat
-from schemas.formats.registry import OUTPUT_FORMATS, UPSTREAM_FORMATS
+from schemas.formats.registry import OUTPUT_FORMATS
 from schemas.formats.upsert import UpsertFormat
-from schemas.records import Barrier, BarrierKind, Change, OddRecordError, Op, Row, UpstreamRecord
+from schemas.records import Barrier, BarrierKind, Change, OddRecordError, Op, Row
 from schemas.table import declare
 from tests.kit.examples import examples
+from tests.kit.two_ways import as_text, one_by_one, together
 from tests.kit.values import TYPES, rows_of
 
 TABLE = declare(
@@ -64,6 +63,8 @@ class Case:
         return list(zip(keys.to_pylist(), values.to_pylist(), strict=True))
 
     def by_columns(self, records: Sequence[Record]) -> list[Change]:
+        if not isinstance(self.reads, OutputFormat) or isinstance(self.reads, ChangeFormat):
+            return [each.change for each in together(self.reads, TABLE, records) if each.change]
         read = reader(self.reads)
         assert read is not None
         keys, values = (pa.array([each[half] for each in records], pa.binary()) for half in (0, 1))
@@ -74,6 +75,8 @@ class Case:
         return [Change(Op(op), *pair) for op, *pair in zip(ops.tolist(), *rows, strict=True)]
 
     def one_by_one(self, records: Sequence[Record]) -> list[Change]:
+        if not isinstance(self.reads, OutputFormat) or isinstance(self.reads, ChangeFormat):
+            return [each.change for each in one_by_one(self.reads, TABLE, records) if each.change]
         rows = self.reads.rows(TABLE.columns, TABLE.key_columns)
         return [rows.read_change(*record) for record in records]
 
@@ -88,7 +91,7 @@ every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: type(case.r
 few = settings(max_examples=examples(30))
 
 
-def reader(format_: Format) -> ColumnReader | None:
+def reader(format_: OutputFormat) -> ColumnReader | None:
     return format_.column_reader(TABLE.columns, TABLE.key_columns)
 
 
@@ -116,11 +119,6 @@ def changes(draw: st.DrawFn) -> list[Change]:
         )
         found.append(Change(op, None if op is Op.INSERT else before, None if op is Op.DELETE else kept))
     return found
-
-
-def as_text(found: Sequence[Change | UpstreamRecord]) -> str:
-    """As equal as -0.0 is not to 0.0; Arrow and fastavro name UTC differently."""
-    return repr(found).replace("zoneinfo.ZoneInfo(key='UTC')", "datetime.timezone.utc")
 
 
 @every_case
@@ -190,12 +188,12 @@ EVENT, ROW = CASES[3], CASES[1:3]
     ("case", "broken"),
     [
         *((case, lambda key, value: (key.replace(b"7", b"8"), value)) for case in CASES[1:]),
-        *((case, lambda key, value: (b" " + key, value)) for case in CASES[1:]),
+        *((case, lambda key, value: (b" " + key, value)) for case in CASES[2:]),
         *((case, lambda key, value: (None, value)) for case in CASES[1:]),
         *((case, lambda key, value: (key, value[:-1])) for case in CASES),
         *((case, exchanged(b'"id":', b'"id": ')) for case in CASES[2:]),
         *((case, exchanged(b'"c0":null,"c1":null', b'"c1":null,"c0":null')) for case in CASES[2:]),
-        *((case, lambda key, _: (b" " + key, None)) for case in ROW),
+        *((case, lambda key, _: (b" " + key, None)) for case in ROW[1:]),
         *((case, lambda _, __: (None, None)) for case in ROW),
         (EVENT, exchanged(b'"op":"c"', b'"op":"u"')),
         (EVENT, exchanged(b'"op":"c"', b'"op":"c" ')),
@@ -257,12 +255,9 @@ def quoted(value: object) -> str:
     return str(value) if isinstance(value, _Number) else json.dumps(value, ensure_ascii=False)
 
 
-def test_every_format_that_reads_by_columns_is_in_this_suite() -> None:
-    kinds = {*UPSTREAM_FORMATS.values(), *OUTPUT_FORMATS.values()} - {
-        DebeziumFormat,
-        AppendFormat,
-    }  # suites of their own
-    assert {kind for kind in kinds if reader(kind()) is not None} == {type(case.reads) for case in CASES}
+def test_every_output_that_reads_by_columns_is_in_this_suite() -> None:
+    kinds = {*OUTPUT_FORMATS.values()} - {ChangeFormat}
+    assert {kind for kind in kinds if reader(kind()) is not None} == {type(case.reads) for case in CASES[2:]}
     for other in (UpsertOutput(encoding="json-schema"), DebeziumOutput(encoding="json-schema")):
         assert reader(other) is None
     for own in (UpsertOutput(), DebeziumOutput()):

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from schemas.formats.events.frames import Frames
-from schemas.json.parsing.tokens import MAX_DEPTH, JsonError
+from schemas.formats.append import AppendFormat
+from schemas.formats.debezium import DebeziumFormat
+from schemas.formats.upsert import UpsertFormat
+from schemas.json.parsing.tokens import MAX_DEPTH
+from schemas.table import declare
+from tests.kit.two_ways import results, results_alone
 
 SCHEMAS = [
     {"fields": [{"field": "after", "fields": [{"field": "a", "name": "io.debezium.time.MicroTimestamp"}]}]},
@@ -19,6 +22,19 @@ SCHEMAS = [
 ]
 PAYLOADS = [{"a": 1}, {"a": {"b": [1.5, "x"]}, "payload": {}}, {"schema": {}}, {}, None, 7]
 SPOILT = ['"payload":', "}", "{", ",", '"schema":', "null", " ", "\\", '"', ""]
+
+
+KINDS = {"id": "bigint", "a": "string"}
+KEYED = declare({"name": "t", "columns": KINDS, "primary_key": ["id"]})
+CASES = [
+    (DebeziumFormat(), KEYED, b'{"id":7}'),
+    (UpsertFormat(), KEYED, b'{"id":7}'),
+    (AppendFormat(), declare({"name": "t", "columns": KINDS}, has_key=False), None),
+]
+
+
+def nested(depth: int) -> bytes:
+    return b"[" * depth + b"]" * depth
 
 
 @st.composite
@@ -32,30 +48,12 @@ def records(draw: st.DrawFn) -> bytes:
     return text.encode()
 
 
-def read(frames: Frames, data: bytes) -> Any:
-    try:
-        fields, schemas = frames.unframed(data)
-    except JsonError as reason:
-        return str(reason)
-    return [(name, each.kind, each.text) for name, each in fields or ()], fields is None, schemas
-
-
 @given(st.lists(records(), max_size=8))
 @example([b'{"schema":null,"payload":{}}', b'{"schema":null,"payload":{},"payload":{"a":1}}'])
 @example([b'{"schema":null,"payload":{}}', b'{"schema":null,"payload":{"a":1}} '])
-@example(
-    [
-        b'{"schema":null,"payload":{}}',
-        b'{"schema":null,"payload":{"a":' + b"[" * MAX_DEPTH + b"]" * MAX_DEPTH + b"}}",
-    ]
-)
-@example(
-    [
-        b'{"schema":null,"payload":{}}',
-        b'{"schema":null,"payload":{"a":' + b"[" * (MAX_DEPTH - 1) + b"]" * (MAX_DEPTH - 1) + b"}}",
-    ]
-)
+@example([b'{"schema":null,"payload":{}}', b'{"schema":null,"payload":{"a":%s}}' % nested(MAX_DEPTH)])
+@example([b'{"schema":null,"payload":{}}', b'{"schema":null,"payload":{"a":%s}}' % nested(MAX_DEPTH - 1)])
 def test_records_are_read_as_if_each_were_the_first(found: list[bytes]) -> None:
-    frames = Frames("after")
-    for data in found:
-        assert read(frames, data) == read(Frames("after"), data)
+    for format_, of, key in CASES:
+        together = [(key, data) for data in found]
+        assert results(format_, of, together) == results_alone(format_, of, together)

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from schemas.avro.output_schemas import text_of
 from schemas.avro.registered import KnownSchemas, SchemaIds, WriterSchema
+from schemas.codec.logs import LogPosition, Position
 from schemas.errors import ConfigError
 from schemas.formats.append import AppendFormat
 from schemas.formats.debezium import DebeziumFormat
-from schemas.formats.events.logs import LogPosition, Position
 from schemas.formats.protocol import Format, Images
 from schemas.formats.registry import DEFAULT
 from schemas.formats.upsert import UpsertFormat

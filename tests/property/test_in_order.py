@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from schemas.formats.by_columns.log_positions import position_column
+from schemas.codec.log_positions import position_column
+from schemas.codec.logs import LogId, LogPosition
 from schemas.formats.change_avro import AvroKeys
-from schemas.formats.events.logs import LogId, LogPosition
 from schemas.records import Change, Op, UpstreamRecord
 from state.columns import OFFSET, PARTITION
 from state.values.seen import LaneSeen, Seen, merged

@@ -1,4 +1,4 @@
-"""What Python's own parser reads of a JSON text is what the strict scan reads of it."""
+"""Values of a JSON text, against a plain reading of it by `json`."""
 
 from __future__ import annotations
 

@@ -17,10 +17,10 @@ import pyarrow as pa
 import pytest
 from structlog.testing import capture_logs
 
+from schemas.codec.log_positions import position_column
+from schemas.codec.logs import LogId, Position
 from schemas.errors import InputError
-from schemas.formats.by_columns.log_positions import position_column
 from schemas.formats.change_avro import AvroKeys
-from schemas.formats.events.logs import LogId, Position
 from schemas.formats.protocol import Format
 from schemas.formats.registry import DEFAULT
 from schemas.records import Barrier, BarrierKind, RecordId

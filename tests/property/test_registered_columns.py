@@ -23,8 +23,8 @@ from tests.kit.avro_records import OUTSIDE, bare, batches, fields_for
 from tests.kit.debezium import UNLISTED, recorded, recorded_schemas
 from tests.kit.decoding import Record
 from tests.kit.examples import examples
+from tests.kit.two_ways import agree, one_by_one
 from tests.kit.values import TYPES
-from tests.property.test_debezium_columns import agree, one_by_one
 from tests.property.test_decoded_registered import ORDERS, RECORDED
 from tests.property.test_decoded_upserts import WIDE
 from tests.unit.test_registered_rows import MISFITS, OTHER_TYPES, written

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from schemas.avro.codec import KeyCodec
+from schemas.codec.logs import MYSQL, POSTGRESQL, LogId
 from schemas.formats.append import AppendFormat
-from schemas.formats.events.logs import MYSQL, POSTGRESQL, LogId
 from schemas.formats.protocol import Format, Images
 from schemas.formats.registry import DEFAULT
 from schemas.job import JobDefinition

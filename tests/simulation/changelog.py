@@ -12,8 +12,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from schemas.avro.codec import ChangeCodec, KeyCodec, decode_barrier
+from schemas.codec.log_positions import POSITION_TYPE, position_column
 from schemas.errors import InputError
-from schemas.formats.by_columns.log_positions import POSITION_TYPE, position_column
 from schemas.formats.protocol import Format, Images
 from schemas.formats.registry import DEFAULT
 from schemas.position import Key

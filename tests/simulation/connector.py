@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
+from schemas.codec.logs import POSTGRESQL, LogId, LogPosition
 from schemas.formats.change import ChangeFormat
-from schemas.formats.events.logs import POSTGRESQL, LogId, LogPosition
 from schemas.position import Key
 from schemas.records import Change, Op, Row
 from schemas.table import TableSchema

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple
 
-from schemas.formats.events.logs import LogPosition
+from schemas.codec.logs import LogPosition
 from schemas.position import Key
 from schemas.records import Barrier, Mutation, Row
 from schemas.table import TableSchema, declare

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from schemas.avro.registered import KnownSchemas, WriterSchema, frame
+from schemas.codec.logs import LogId, LogPosition
 from schemas.errors import Code, InputError
 from schemas.formats.debezium import DebeziumFormat
-from schemas.formats.events.logs import LogId, LogPosition
 from schemas.formats.protocol import Images, Rows
 from schemas.records import Change, Op, UpstreamRecord
 from schemas.table import declare

@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from schemas.avro.projection import misfit
 from schemas.avro.registered import KnownSchemas, WriterSchema, frame
+from schemas.codec.avro_rows import projects
 from schemas.errors import Code, InputError
 from schemas.formats.upsert import UpsertFormat
-from schemas.formats.upsert_avro import projects
 from schemas.records import OddRecordError
 from schemas.table import TableSchema, declare
 from tests.kit.avro_records import encoded
+from tests.kit.two_ways import fast, one_by_one
 
 UPSERT = UpsertFormat(encoding="avro-registry", key="avro")
 NOTE = declare({"name": "t", "columns": {"id": "bigint", "note": "string"}, "primary_key": ["id"]})
@@ -36,21 +36,19 @@ def format_for(*texts: str, references: Sequence[str] = ()) -> UpsertFormat:
 def read(format_: UpsertFormat, payload: bytes, table: TableSchema = NOTE) -> Any:
     """The last column of a row, the same by both readers, or an error that both have."""
     value = frame(9) + payload
-    columns = format_.column_reader(table.columns, table.key_columns)
-    assert columns is not None
-    arrays = pa.array([KEY, KEY], pa.binary()), pa.array([value, value], pa.binary())
     try:
-        found = columns(*arrays).after.to_pylist()
+        found = fast(format_, table, [(KEY, value), (KEY, value)])
     except OddRecordError:
         found = None
     try:
-        change = format_.rows(table.columns, table.key_columns).read_change(KEY, value, where="t-0@7")
+        [change] = [each.change for each in one_by_one(format_, table, [(KEY, value)])]
     except InputError:
         assert found is None
         raise
+    assert change is not None
     assert change.after is not None
     if found is not None:
-        assert [tuple(each.values()) for each in found] == [change.after, change.after]
+        assert [each.change for each in found] == [change, change]
     return change.after[-1]
 
 

@@ -120,7 +120,9 @@ class Cursor:
 
     def decimals(self, kind: ColumnType, starts: Places, sizes: Places) -> pa.Array:
         """The decimals whose unscaled values stand there. Raises: OddRecordError."""
-        return decimals(self._data, starts, sizes, kind)
+        found, is_none = decimals(self._data, starts, sizes, kind)
+        refuse(is_none.any())
+        return found
 
     def column(self, column: Column) -> pa.Array:
         """The next value of each, of a column. Raises: OddRecordError."""

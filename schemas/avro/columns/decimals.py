@@ -9,7 +9,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.records import refuse
 from schemas.types import ColumnType
 
 _BYTES, _LONG_DIGITS = 16, 18
@@ -17,35 +16,39 @@ _BYTES, _LONG_DIGITS = 16, 18
 
 def decimals(
     data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64], kind: ColumnType
-) -> pa.Array:
+) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
     """The values whose two's complement, highest byte first, has `sizes[i]` of the bytes from `starts[i]` on.
 
-    Raises: OddRecordError for one of no bytes or more than 16, and for one that has too many digits.
+    And which of them are none: those of no bytes or more than 16, and those that have too many digits. The values of
+    these are arbitrary.
     """
+    is_none = (sizes < 1) | (sizes > _BYTES)
+    if is_none.any():
+        sizes = np.where(is_none, 0, sizes)
     raw = _widened(data, starts, sizes)
-    found = pa.Array.from_buffers(kind.arrow, len(raw), [None, pa.py_buffer(raw)])
-    halves = raw.view(np.int64)
     digits = kind.precision or 0
+    low, high = raw.view(np.int64).T
     if digits <= _LONG_DIGITS:
-        low, high = halves[:, 0], halves[:, 1]
-        refuse(((high != low >> 63) | (low >= 10**digits) | (low <= -(10**digits))).any())
-        return found
+        is_none |= (high != low >> 63) | (low >= 10**digits) | (low <= -(10**digits))
+        return pa.Array.from_buffers(kind.arrow, len(raw), [None, pa.py_buffer(raw)]), is_none
+    found = pa.Array.from_buffers(kind.arrow, len(raw), [None, pa.py_buffer(raw)])
     # Arithmetic would round to the digits of the thread's context.
     least, most = (
         pa.scalar(Decimal((sign, (9,) * digits, -(kind.scale or 0))), kind.arrow) for sign in (1, 0)
     )
     within = pc.and_(pc.greater_equal(found, least), pc.less_equal(found, most))
-    refuse(not pc.all(within, min_count=0).as_py())
-    return found
+    return found, is_none | ~np.asarray(within.to_numpy(zero_copy_only=False), np.bool_)
 
 
 def _widened(
     data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.uint8]:
-    """Each as 16 bytes, lowest first."""
-    refuse(len(sizes) and not 1 <= sizes.min() <= sizes.max() <= _BYTES)
-    is_negative = data[starts] >= 0x80
-    found = np.where(is_negative, np.uint8(0xFF), np.uint8(0))[:, np.newaxis].repeat(_BYTES, 1)
+    """Each as 16 bytes, lowest first; zero for no bytes."""
+    found = np.zeros((len(sizes), _BYTES), np.uint8)
+    if not len(data):
+        return found
+    is_negative = (data[np.minimum(starts, len(data) - 1)] >= 0x80) & (sizes > 0)
+    found[is_negative] = 0xFF
     for place in range(int(sizes.max(initial=0))):
         rows = np.flatnonzero(sizes > place)
         found[rows, place] = data[starts[rows] + sizes[rows] - 1 - place]

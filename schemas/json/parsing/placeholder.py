@@ -10,8 +10,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
+
+from schemas.types import TypeName
 
 UNAVAILABLE = "__debezium_unavailable_value"
 """The connector's default."""
@@ -34,6 +36,11 @@ class Placeholder:
         """As bytes in JSON."""
         self.texts = frozenset([self.text, *self._of_bytes(), *self._of_arrays(), self._pair()])
         """As what is text, or is taken for the text of its JSON, without spaces."""
+
+    def by_type(self, *, in_json: bool) -> Mapping[TypeName, frozenset[str] | frozenset[bytes]]:
+        """The values that stand for one that did not change. In JSON bytes have one form, in Avro any of the texts."""
+        of_bytes = [self.bytes] if in_json else [text.encode() for text in self.texts]
+        return {TypeName.STRING: self.texts, TypeName.BINARY: frozenset(of_bytes)}
 
     def _of_bytes(self) -> Sequence[str]:
         url_safe = base64.urlsafe_b64encode(self.bytes).decode()

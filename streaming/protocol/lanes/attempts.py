@@ -150,9 +150,7 @@ class LaneTasks:
         return is_few and self.batch_sizer.likely_bytes(records) <= most_bytes
 
     def _limit_factor(self) -> int:
-        table = self.setup.table
-        reader = self.upstream_format.column_reader(table.columns, table.key_columns)
-        return (_TIMES_COLD if self.setup.lanes.is_cold else 1) * (1 if reader is None else _TIMES_COLUMNAR)
+        return (_TIMES_COLD if self.setup.lanes.is_cold else 1) * _TIMES_COLUMNAR
 
     def _is_long(self, plan: BatchPlan) -> bool:
         """True if the batch's changes are likely to be more than lanes should hold at once."""

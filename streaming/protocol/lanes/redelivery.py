@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from schemas.codec.logs import LogId, position_text
 from schemas.error_table import expectation
 from schemas.errors import Code, InputError
-from schemas.formats.events.logs import LogId, position_text
 from schemas.formats.protocol import Format
 from schemas.records import RecordId
 from state.values.plan import BatchPlan

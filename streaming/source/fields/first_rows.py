@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 
 from confluent_kafka import Message
 
+from schemas.codec.logs import LogId
 from schemas.errors import Code, ConfigError, InputError
 from schemas.formats.debezium import DebeziumFormat
-from schemas.formats.events.logs import LogId
 from schemas.formats.names.rows import row_names
 from schemas.formats.names.seen import SeenNames, refuse_absent
 from schemas.formats.protocol import Format

@@ -1,14 +1,9 @@
-"""Decodes raw records to the columns of `streaming.source.decoded`, with an error for each record that is invalid.
-
-Records are read by whole columns as far as their format can (`Format.column_reader`), in pieces if need be
-(`streaming.source.raw.columnar_pieces`), and one by one by the reference decoder (`Format.rows`) where it can't. The
-reference decoder has the last word on every record that columns refuse, and the words for its error.
-"""
+"""Decodes raw records to the columns of `streaming.source.decoded`, with an error for each record that is invalid."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -17,9 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.errors import Code, InputError
-from schemas.formats.by_columns.log_positions import position_column
 from schemas.formats.protocol import Format, Images
-from schemas.records import NO_DATA, Row, UpstreamRecord
 from schemas.table import TableSchema
 from state.columns import BEFORE_HASH, OFFSET, OP, PARTITION, TRANSACTION, VNODE
 from state.vnode import row_hashes
@@ -37,9 +30,8 @@ from streaming.source.decoded import (
     UNCHANGED,
     decoded_schema_of,
 )
-from streaming.source.raw.columnar_pieces import ColumnarPieces
 from streaming.source.raw.framed_ids import NamedSchemas
-from streaming.source.raw.record_vnodes import compact, vnodes_of
+from streaming.source.raw.record_vnodes import vnodes_of
 from streaming.source.raw.records import Records
 
 Bools = npt.NDArray[np.bool_]
@@ -53,14 +45,12 @@ class RecordDecoder:
 
     format: Format
     table: TableSchema
-    _pieces: ColumnarPieces = field(default_factory=ColumnarPieces)
 
     def __post_init__(self) -> None:
         table, format_ = self.table, self.format
         self.schema = decoded_schema_of(format_, table)
         self._content = pa.schema([each for each in self.schema if each.name in _CONTENT])
-        self._rows = format_.rows(table.columns, table.key_columns)
-        self._by_columns = format_.column_reader(table.columns, table.key_columns)
+        self._decoder = format_.decoder(table.columns, table.key_columns)
 
     def decoded(self, records: Records, vnodes: pa.Int32Array) -> pa.RecordBatch:
         """The records in their order, in the columns of `schema`. `vnodes` as in `record_vnodes.Vnodes`."""
@@ -108,62 +98,29 @@ class RecordDecoder:
         return found.take(pa.array(np.cumsum(plain) - 1, mask=~plain))
 
     def _read(self, keys: pa.BinaryArray, values: pa.BinaryArray) -> pa.RecordBatch:
-        pieces = list(
-            self._pieces.read(
-                len(keys),
-                lambda start, end: self._columnar(compact(keys, start, end), compact(values, start, end)),
-                lambda start, end: self._one_by_one(
-                    keys.slice(start, end - start), values.slice(start, end - start)
-                ),
-            )
-        )
-        if not pieces:
-            return _empty(self._content)
-        return pieces[0] if len(pieces) == 1 else pa.concat_batches(pieces)
-
-    def _columnar(self, keys: pa.BinaryArray, values: pa.BinaryArray) -> pa.RecordBatch:
-        """Raises: OddRecordError."""
-        if self._by_columns is None:
-            return self._one_by_one(keys, values)
-        found = self._by_columns(keys, values)
+        count = len(keys)
+        without = np.zeros(count, np.bool_) if self.format.may_be_null else _nulls(values)
+        if without.any():
+            rest = pa.array(~without)
+            found = self._read(keys.filter(rest), values.filter(rest))
+            rows = found.take(pa.array(np.cumsum(~without) - 1, mask=without))
+            tombstone = InputError(Code.TOMBSTONE_UNSUPPORTED, found="a record without a value")
+            errors = _errors(dict.fromkeys(np.flatnonzero(without).tolist(), tombstone), count)
+            own = {ERROR: pc.coalesce(errors, rows.column(ERROR))}
+            arrays = [own.get(name, rows.column(name)) for name in rows.schema.names]
+            return pa.RecordBatch.from_arrays(arrays, schema=self._content)
+        decoded = self._decoder.decode(keys, values)
         columns = {
-            OP: pa.array(found.ops),
-            BEFORE: found.before,
-            AFTER: found.after,
-            UNCHANGED: found.unchanged,
-            POSITION: found.positions,
-            TRANSACTION: found.transactions,
-            ERROR: pa.nulls(len(keys), ERROR_TYPE),
+            OP: decoded.ops,
+            BEFORE: decoded.before,
+            AFTER: decoded.after,
+            UNCHANGED: decoded.unchanged,
+            POSITION: decoded.positions,
+            TRANSACTION: decoded.transactions,
+            ERROR: _errors(decoded.errors, count),
         }
-        arrays = [_or_nulls(columns[each.name], each.type, len(keys)) for each in self._content]
+        arrays = [_or_nulls(columns[each.name], each.type, count) for each in self._content]
         return pa.RecordBatch.from_arrays(arrays, schema=self._content)
-
-    def _one_by_one(self, keys: pa.BinaryArray, values: pa.BinaryArray) -> pa.RecordBatch:
-        pairs = zip(keys.to_pylist(), values.to_pylist(), strict=True)
-        found = [self._record(key, value) for key, value in pairs]
-        records = [each if isinstance(each, UpstreamRecord) else _NOTHING for each in found]
-        changes = [each.change for each in records]
-        images = self._content.field(AFTER).type
-        columns = {
-            OP: pa.array([_op(each) for each in found], pa.int8()),
-            BEFORE: _images([each.before if each else None for each in changes], images),
-            AFTER: _images([each.after if each else None for each in changes], images),
-            UNCHANGED: pa.array([each.unchanged for each in records], pa.list_(pa.int32())),
-            POSITION: position_column(each.position for each in records),
-            TRANSACTION: pa.array([each.transaction for each in records], pa.int64()),
-            ERROR: _structs([_error(each) for each in found], ERROR_TYPE),
-        }
-        return pa.RecordBatch.from_arrays(
-            [columns[each.name] for each in self._content], schema=self._content
-        )
-
-    def _record(self, key: bytes | None, value: bytes | None) -> UpstreamRecord | InputError:
-        if value is None and not self.format.may_be_null:
-            return InputError(Code.TOMBSTONE_UNSUPPORTED, found="a record without a value")
-        try:
-            return self._rows.read_record(key, value)
-        except InputError as error:
-            return error
 
     def _before_hashes(self, before: pa.StructArray, count: int) -> pa.Int64Array:
         if self.format.images is not Images.FULL:
@@ -173,40 +130,22 @@ class RecordDecoder:
         return pa.array(hashes, mask=~before.is_valid().to_numpy(zero_copy_only=False))
 
 
-_NOTHING = UpstreamRecord(None)
+def _errors(errors: Mapping[int, InputError], count: int) -> pa.StructArray:
+    """The column of errors: code, what was found, what was expected."""
+    if not errors:
+        return pa.nulls(count, ERROR_TYPE)
+    names = [each.name for each in ERROR_TYPE]
+    texts = {row: (each.code.value, each.found, each.expected) for row, each in errors.items()}
+    found = [dict(zip(names, texts[row], strict=True)) if row in texts else None for row in range(count)]
+    return pa.array(found, ERROR_TYPE)
 
 
-def _op(found: UpstreamRecord | InputError) -> int | None:
-    if isinstance(found, InputError):
-        return None
-    return NO_DATA if found.change is None else found.change.op.value
-
-
-def _error(found: UpstreamRecord | InputError) -> tuple[str, str, str] | None:
-    if isinstance(found, InputError):
-        return found.code.value, found.found, found.expected
-    return None
+def _nulls(values: pa.BinaryArray) -> Bools:
+    return np.asarray(values.is_null().to_numpy(zero_copy_only=False), np.bool_)
 
 
 def _or_nulls(column: pa.Array | None, kind: pa.DataType, count: int) -> pa.Array:
     return pa.nulls(count, kind) if column is None else column
-
-
-def _images(rows: Sequence[Row | None], kind: pa.StructType) -> pa.StructArray:
-    absent = (None,) * kind.num_fields
-    cells = zip(*(row or absent for row in rows), strict=True)
-    columns = [pa.array(column, each.type) for column, each in zip(cells, kind, strict=True)]
-    mask = pa.array([row is None for row in rows], pa.bool_())
-    return pa.StructArray.from_arrays(columns, fields=list(kind), mask=mask)
-
-
-def _structs(tuples: Sequence[Sequence[object] | None], kind: pa.StructType) -> pa.StructArray:
-    names = [each.name for each in kind]
-    return pa.array([each and dict(zip(names, each, strict=True)) for each in tuples], kind)
-
-
-def _empty(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array([], each.type) for each in schema], schema=schema)
 
 
 @lru_cache(maxsize=1)

@@ -18,7 +18,8 @@ import pytest
 from schemas.avro import columnar as avro_encoder
 from schemas.avro.codec import barrier_header, encode_barrier
 from schemas.avro.registered import KnownSchemas, SchemaIds, WriterSchema, frame
-from schemas.formats.append import AppendFormat
+from schemas.codec.debezium import DebeziumDecoder
+from schemas.codec.keyed import AppendDecoder, UpsertDecoder
 from schemas.formats.change import ChangeFormat
 from schemas.formats.debezium import DebeziumFormat
 from schemas.formats.outputs.debezium import DebeziumOutput
@@ -197,21 +198,18 @@ def _wrong(array: pa.Array, kind: ColumnType, fault: Fault) -> pa.Array:
 
 
 def _in_decoder(patch: pytest.MonkeyPatch, fault: Fault) -> None:
-    for format_ in (UpsertFormat, DebeziumFormat, AppendFormat):
-        reader_of: Any = format_.column_reader
+    for decoder in (UpsertDecoder, DebeziumDecoder, AppendDecoder):
+        decode: Any = decoder.decode
 
-        def column_reader(self: Any, columns: Any, key_columns: Any, reader_of: Any = reader_of) -> Any:
-            def read(keys: Any, values: Any) -> Any:
-                found = reader_of(self, columns, key_columns)(keys, values)
-                wrong = [
-                    array if column in key_columns else _wrong(array, column.type, fault)
-                    for column, array in zip(columns, found.after.flatten(), strict=True)
-                ]
-                return found._replace(after=pa.StructArray.from_arrays(wrong, fields=list(found.after.type)))
+        def decode_wrongly(self: Any, keys: Any, values: Any, decode: Any = decode) -> Any:
+            found = decode(self, keys, values)
+            wrong = [
+                array if not column.nullable else _wrong(array, column.type, fault)
+                for column, array in zip(TABLE.columns, found.after.flatten(), strict=True)
+            ]
+            return found._replace(after=pa.StructArray.from_arrays(wrong, fields=list(found.after.type)))
 
-            return read
-
-        patch.setattr(format_, "column_reader", column_reader)
+        patch.setattr(decoder, "decode", decode_wrongly)
 
 
 def _in_encoder(patch: pytest.MonkeyPatch, fault: Fault) -> None:
@@ -241,14 +239,12 @@ def _barrier(number: int, *progress: VnodeProgress) -> TopicEntry:
 
 def sent(upstream: Format, output: OutputFormat, records: Sequence[TopicEntry]) -> list[TopicEntry]:
     """What the service's decoder and encoder make of records."""
-    read = upstream.column_reader(TABLE.columns, TABLE.key_columns)
-    assert read is not None
-    found = read(
+    found = upstream.decoder(TABLE.columns, TABLE.key_columns).decode(
         *(pa.array([getattr(entry, part) for entry in records], pa.binary()) for part in ("key", "value"))
     )
+    assert not found.errors
     before, after = found.before.flatten(), found.after.flatten()
-    ops = pa.array(found.ops, pa.int8())
-    values = output.values(TABLE.columns).changes(ops, before, after, origins(len(records)))
+    values = output.values(TABLE.columns).changes(found.ops, before, after, origins(len(records)))
     encode = output.keys(TABLE.key_columns)
     assert encode is not None
     keys = encode([after[0]])

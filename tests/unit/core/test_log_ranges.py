@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from schemas.formats.events.logs import LogId, Position
+from schemas.codec.logs import LogId, Position
 from streaming.core.log_ranges import LogRanges
 
 POSTGRESQL = LogId("postgresql", "shop", "shop")

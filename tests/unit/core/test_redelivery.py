@@ -7,8 +7,8 @@ from typing import cast
 
 import pytest
 
+from schemas.codec.logs import LogId, LogPosition
 from schemas.errors import Code, InputError
-from schemas.formats.events.logs import LogId, LogPosition
 from schemas.formats.protocol import Format
 from schemas.formats.registry import DEFAULT
 from schemas.records import Barrier, BarrierKind, Op, RecordId

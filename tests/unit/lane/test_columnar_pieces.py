@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from schemas.codec.pieces import SMALLEST, ColumnarPieces
 from schemas.records import OddRecordError
-from streaming.source.raw.columnar_pieces import SMALLEST, ColumnarPieces
 
 COUNT = 10_000
 

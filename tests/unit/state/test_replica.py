@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from schemas.codec.logs import LogId
 from schemas.errors import CommitConflict
-from schemas.formats.events.logs import LogId
 from schemas.records import Op
 from state.columns import EPOCH, VNODE, base_schema, log_schema
 from state.replica import BASE_PATH, Replica, write_log_file

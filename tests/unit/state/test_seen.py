@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from schemas.formats.events.logs import LONG_MAX, LogId
+from schemas.codec.logs import LONG_MAX, LogId
 from state.values.seen import LaneMark, LaneSeen, Mark, Seen, merged
 
 LOG = LogId("postgresql", "shop", "shop")

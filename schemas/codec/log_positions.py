@@ -1,4 +1,4 @@
-"""Positions in logs of databases by whole columns: read from the sources of events, as `schemas.formats.events.logs`.
+"""Positions in logs of databases by whole columns: read from the sources of events, as `schemas.codec.logs`.
 
 The column is a struct of the log, as JSON text, the numbers of the position, of which a log with fewer has zeros behind
 them, and the time. It is null where an event is not compared, and its numbers are where it is a row of a snapshot.
@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.formats.events.logs import (
+from schemas.codec.logs import (
     CONNECTORS,
     INCREMENTAL,
     MAX_WIDTH,
@@ -26,11 +26,12 @@ from schemas.formats.events.logs import (
     LogId,
     LogPosition,
 )
-from schemas.records import OddRecordError
 
 LOG, TS_MS = "log", "ts_ms"
 PARTS = tuple(f"p{index}" for index in range(MAX_WIDTH))
 POSITION_TYPE = pa.struct([(LOG, pa.string()), *((part, pa.int64()) for part in PARTS), (TS_MS, pa.int64())])
+
+_LONG_MAX = str(2**63 - 1)
 
 Field = Callable[[str], pa.Array]
 """A field of the sources by its name."""
@@ -38,7 +39,7 @@ Field = Callable[[str], pa.Array]
 _Flags = npt.NDArray[np.bool_]
 _Longs = npt.NDArray[np.int64]
 
-# As in `schemas.formats.events.logs`; Arrow wants names for its parts, and `$` is the end of the text.
+# As in `schemas.codec.logs`; Arrow wants names for its parts, and `$` is the end of the text.
 _SEQUENCE = r'^\["(?P<commit>[0-9]{1,19})","[0-9]{1,19}"\]$'
 _BINLOG = r"^(?s:.*)\.(?P<number>[0-9]{1,18})$"
 _GTID = r"^(?P<origin>(?s:.*):|[^:]*-)(?P<number>[0-9]{1,19})$"
@@ -46,7 +47,7 @@ _LSN = r"^(?P<high>[0-9a-fA-F]{8}):(?P<middle>[0-9a-fA-F]{8}):(?P<low>[0-9a-fA-F
 
 
 def source_positions(field: Field) -> pa.StructArray:
-    """As `log_position` of each source. Raises: OddRecordError for numbers beyond 64 bits."""
+    """The position of each source, as `log_position` has it of one."""
     connector, snapshot = field("connector"), field("snapshot")
     which = pc.index_in(connector, pa.array(list(CONNECTORS))).fill_null(-1).to_numpy()
     families = np.array([*map(_FAMILIES.index, CONNECTORS.values()), -1])[which]
@@ -187,10 +188,10 @@ def _text(family: int, name: str, db: str, origin: str | None, is_streamed: bool
 
 
 def _number(parts: pa.StructArray, name: str) -> pa.Array:
-    try:
-        return pc.struct_field(parts, name).cast(pa.int64())
-    except pa.ArrowInvalid:
-        raise OddRecordError from None
+    """Null also for one beyond 64 bits, of which no event is compared."""
+    digits = pc.struct_field(parts, name)
+    is_long = pc.and_(pc.equal(pc.binary_length(digits), len(_LONG_MAX)), pc.greater(digits, _LONG_MAX))
+    return pc.if_else(is_long, None, digits).cast(pa.int64())
 
 
 def _all(*columns: pa.Array) -> _Flags:

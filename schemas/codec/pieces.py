@@ -13,6 +13,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
+import numpy as np
+import pyarrow as pa
+
 from schemas.records import OddRecordError
 
 SMALLEST = 16
@@ -50,3 +53,13 @@ class ColumnarPieces:
                 self._one_by_one = SMALLEST
                 size *= 2
             start = end
+
+
+def compact(column: pa.Array, start: int, end: int) -> pa.Array:
+    """Some values of a column, copied unless that is all of them.
+
+    It is no slice, whose offset every reader of buffers would have to heed.
+    """
+    if (start, end) == (0, len(column)) and not column.offset:
+        return column
+    return column.take(pa.array(np.arange(start, end)))

@@ -1,0 +1,189 @@
+"""Keys or values in Avro by a schema registry as structs: whole columns, and record by record where these don't do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.avro.by_id import RegisteredRecords
+from schemas.avro.columns.by_id import RegisteredColumns
+from schemas.avro.projection import Project
+from schemas.avro.registered import Schemas
+from schemas.codec.debezium import event_type
+from schemas.codec.keyed import IS_DELETED
+from schemas.codec.pieces import ColumnarPieces, compact
+from schemas.codec.results import ReadStructs, row_type
+from schemas.errors import Code, InputError
+from schemas.table import Column
+
+
+@dataclass
+class AvroReader:
+    """See `schemas.codec.results.StructReader`: structs of the type `kind`.
+
+    `project` says what is read of a writer's schema; `half` names what is read in errors, as `a value`; `general` is
+    the code of bytes that have no code of their own.
+    """
+
+    schemas: Schemas
+    project: Project
+    kind: pa.StructType
+    half: str
+    general: Code
+    _pieces: ColumnarPieces = field(default_factory=ColumnarPieces)
+
+    def __post_init__(self) -> None:
+        self._columns = RegisteredColumns(self.schemas, self.project, self.kind)
+        self._records = RegisteredRecords(self.schemas, self.project, self.half)
+
+    def read(self, records: pa.BinaryArray) -> ReadStructs:
+        errors = dict[int, InputError]()
+
+        def one_by_one(start: int, end: int) -> pa.StructArray:
+            found = [self._record(row, records[row].as_py(), errors) for row in range(start, end)]
+            return pa.array(found, self.kind)
+
+        parts = self._pieces.read(
+            len(records), lambda start, end: self._columns.read(compact(records, start, end)), one_by_one
+        )
+        return ReadStructs.of(pa.concat_arrays([pa.array([], self.kind), *parts]), errors)
+
+    def _record(self, row: int, data: bytes, errors: dict[int, InputError]) -> dict[str, Any] | None:
+        try:
+            read = self._records.read(data, general=self.general)
+            return {name: _as_text(each, self.kind, name) for name, each in read.items()}
+        except InputError as error:
+            errors[row] = error
+            return None
+
+
+@dataclass
+class AvroKeys:
+    """Keys: records of the key columns, or the value of a single one."""
+
+    schemas: Schemas
+    project: Project
+    key_columns: Sequence[Column]
+
+    def __post_init__(self) -> None:
+        kind = row_type(self.key_columns)
+        self._reader = AvroReader(self.schemas, self.project, kind, "a key", Code.KEY_MISMATCH)
+
+    def read(self, records: pa.BinaryArray) -> ReadStructs:
+        read = self._reader.read(records)
+        errors, is_null = dict(read.errors), np.zeros(len(records), np.bool_)
+        for column in read.structs.flatten():
+            is_null |= column.is_null().to_numpy(zero_copy_only=False)
+        for row in np.flatnonzero(is_null).tolist():
+            errors.setdefault(row, InputError(Code.PK_NULL, found="a null in a key column"))
+        return ReadStructs.of(_null_where(read.structs, is_null), errors)
+
+
+@dataclass
+class AvroRows:
+    """Values that are rows: structs of `keyed.upsert_type`. `deleted_field` as in `formats.upsert`."""
+
+    schemas: Schemas
+    project: Project
+    columns: Sequence[Column]
+    deleted_field: str | None = None
+
+    def __post_init__(self) -> None:
+        kind = row_type(self.columns)
+        self._has_own = self.deleted_field is not None and kind.get_field_index(self.deleted_field) < 0
+        if self._has_own:
+            kind = pa.struct([*kind, pa.field(self.deleted_field, pa.string())])
+        self._reader = AvroReader(self.schemas, self.project, kind, "a value", Code.CHANGE_MALFORMED)
+
+    def read(self, records: pa.BinaryArray) -> ReadStructs:
+        read = self._reader.read(records)
+        if self.deleted_field is None:
+            return read
+        columns = dict(zip((each.name for each in read.structs.type), read.structs.flatten(), strict=True))
+        is_deleted, errors = self._deleted(columns[self.deleted_field], dict(read.errors))
+        if self._has_own:
+            del columns[self.deleted_field]
+        kind = pa.struct([*row_type(self.columns), pa.field(IS_DELETED, pa.bool_())])
+        arrays = [*columns.values(), is_deleted]
+        structs = pa.StructArray.from_arrays(arrays, fields=list(kind), mask=read.structs.is_null())
+        return ReadStructs.of(structs, errors)
+
+    def _deleted(
+        self, found: pa.Array, errors: dict[int, InputError]
+    ) -> tuple[pa.BooleanArray, dict[int, InputError]]:
+        """Raises nothing: a value that is neither true nor false is an error of its record."""
+        is_text = pa.types.is_string(found.type) or pa.types.is_boolean(found.type)
+        texts = found.cast(pa.string()) if is_text else pc.if_else(found.is_null(), None, pa.scalar(""))
+        number = pc.index_in(texts, pa.array(["false", "true"]))
+        for row in np.flatnonzero(pc.and_(number.is_null(), texts.is_valid()).to_numpy(zero_copy_only=False)):
+            text = f"a value whose {self.deleted_field} is neither true nor false"
+            error = InputError(Code.CHANGE_MALFORMED, found=text, expected="true, false or null")
+            errors.setdefault(int(row), error)
+        return pc.equal(number, 1).fill_null(False), errors
+
+
+@dataclass
+class AvroEvents:
+    """Change events of Debezium: structs of `debezium.event_type` over `columns`.
+
+    `kind` is that of the projection: texts of the source are bytes there, for they need not be UTF-8.
+    """
+
+    schemas: Schemas
+    project: Project
+    columns: Sequence[Column]
+    whole: bool
+    transactions: bool
+
+    def __post_init__(self) -> None:
+        self._kind = event_type(self.columns, whole=self.whole, transactions=self.transactions)
+        kinds: dict[str, pa.DataType] = {"op": pa.binary(), "ts_ms": pa.int64()}
+        source = self._kind.field("source").type
+        kinds["source"] = pa.struct(
+            [(each.name, pa.binary() if pa.types.is_string(each.type) else each.type) for each in source]
+        )
+        kinds |= {each.name: each.type for each in self._kind if each.name not in (*kinds, "has_time")}
+        kind = pa.struct(list(kinds.items()))
+        self._reader = AvroReader(self.schemas, self.project, kind, "a value", Code.CHANGE_MALFORMED)
+
+    def read(self, records: pa.BinaryArray) -> ReadStructs:
+        read = self._reader.read(records)
+        found = dict(zip((each.name for each in read.structs.type), read.structs.flatten(), strict=True))
+        source = found["source"]
+        fields = list(self._kind.field("source").type)
+        texts = [_texts(each) if pa.types.is_binary(each.type) else each for each in source.flatten()]
+        found["op"], found["has_time"] = _texts(found["op"]), found["ts_ms"].is_valid()
+        found["source"] = pa.StructArray.from_arrays(texts, fields=fields, mask=source.is_null())
+        arrays = [found[each.name] for each in self._kind]
+        structs = pa.StructArray.from_arrays(arrays, fields=list(self._kind), mask=read.structs.is_null())
+        return ReadStructs.of(structs, read.errors)
+
+
+def _as_text(value: Any, kind: pa.StructType, name: str) -> Any:
+    """A boolean that is read for a text, as Arrow's cast has it."""
+    if type(value) is bool and pa.types.is_string(kind.field(name).type):
+        return "true" if value else "false"
+    return value
+
+
+def _texts(data: pa.BinaryArray) -> pa.StringArray:
+    """Bytes as texts; what is not UTF-8 is replaced."""
+    try:
+        return data.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array(
+            [None if each is None else each.decode(errors="replace") for each in data.to_pylist()],
+            pa.string(),
+        )
+
+
+def _null_where(structs: pa.StructArray, flags: Any) -> pa.StructArray:
+    if not flags.any():
+        return structs
+    mask = pa.array(flags | structs.is_null().to_numpy(zero_copy_only=False))
+    return pa.StructArray.from_arrays(structs.flatten(), fields=list(structs.type), mask=mask)

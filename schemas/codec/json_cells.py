@@ -1,0 +1,200 @@
+"""Values of columns in JSON as typed decoders read them, and how whole columns of these become Arrow arrays.
+
+`msgspec` refuses what is not of a cell's `kind`. What it takes and the column can't hold, or holds in another way than
+the usual one, is *unusual*: such a record is read by `schemas.json.values`, value by value, which has the last word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.avro.columns.decimals import decimals
+from schemas.codec.results import Flags
+from schemas.json.debezium_values import MICROS, Meaning, ValueForm
+from schemas.json.values import from_base64
+from schemas.table import Column
+from schemas.types import FIRST_DAY, FIRST_US, LAST_DAY, LAST_US, ColumnType, TypeName
+
+_INT = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+LONG = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+_DAY = r"[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])"
+_TIME = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,6})?"
+
+Finish = Callable[[Sequence[Any]], tuple[pa.Array, Flags | None]]
+"""An array of a column's type from values of a cell's `kind`, and which of them are unusual; None: none are.
+
+What stands in the array for an unusual value is arbitrary. May raise ValueError or pa.ArrowInvalid: any may be unusual.
+"""
+
+
+@dataclass(frozen=True)
+class JsonCell:
+    """A column in one form. `kind` is the type by which `msgspec` decodes it; None and an absent field are null."""
+
+    kind: Any
+    finish: Finish
+
+
+def json_cell(column: Column, form: ValueForm, *, cuts: bool) -> JsonCell:
+    """The cell of a column whose values have this form. `cuts`: digits beyond microseconds are cut off."""
+    kind = column.type
+    match form.meaning:
+        case Meaning.WRAPPED:
+            return JsonCell(LONG | None, partial(_wrapped, kind))
+        case Meaning.NUMBER:
+            return JsonCell(msgspec.Raw, partial(_raw_decimals, kind))
+        case Meaning.DIGITS:
+            return JsonCell(str | None, partial(_decimals, kind))
+        case Meaning.UNSCALED:
+            places = kind.scale if form.scale is None else form.scale
+            return JsonCell(str | None, partial(_unscaled, kind, places or 0))
+        case Meaning.DATE:
+            return JsonCell(str | None, partial(_texts, kind, rf"^{_DAY}$"))
+        case Meaning.ISO_DATE:
+            return JsonCell(str | None, partial(_texts, kind, rf"^{_DAY}Z?$"))
+        case Meaning.DAYS:
+            return JsonCell(_INT | None, partial(_days, kind))
+        case Meaning.INSTANT:
+            return JsonCell(str | None, partial(_texts, kind, rf"^{_DAY}T{_TIME}Z$"))
+        case Meaning.TICKS:
+            number = LONG | str | None if form.unit else str | None
+            return JsonCell(number, partial(_ticks, kind, form.unit, cuts))
+    return _as_is(kind)
+
+
+def _as_is(kind: ColumnType) -> JsonCell:
+    match kind.name:
+        case TypeName.BOOLEAN:
+            return JsonCell(bool | None, partial(_array, kind))
+        case TypeName.INT:
+            return JsonCell(_INT | None, partial(_array, kind))
+        case TypeName.BIGINT:
+            return JsonCell(LONG | None, partial(_array, kind))
+        case TypeName.FLOAT:
+            return JsonCell(float | None, partial(_singles, kind))
+        case TypeName.DOUBLE:
+            return JsonCell(float | None, partial(_array, kind))
+        case TypeName.BINARY:
+            return JsonCell(str | None, partial(_bytes, kind))
+    return JsonCell(str | None, partial(_array, kind))
+
+
+def _array(kind: ColumnType, values: Sequence[Any]) -> tuple[pa.Array, None]:
+    return pa.array(values, kind.arrow), None
+
+
+def _singles(kind: ColumnType, values: Sequence[float | None]) -> tuple[pa.Array, Flags]:
+    """Unusual is a double in the middle of two singles: which is the nearer one to what is written, it can't say."""
+    doubles = pa.array(values, pa.float64())
+    found = doubles.fill_null(0).to_numpy(zero_copy_only=False)
+    with np.errstate(over="ignore"):
+        near = found.astype(np.float32)
+        beside = np.nextafter(near, np.where(found > near, np.inf, -np.inf).astype(np.float32))
+    exact = near.astype(np.float64)
+    is_middle = (found != exact) & (np.abs(found - exact) == np.abs(beside.astype(np.float64) - found))
+    unusual = is_middle | ~np.isfinite(near)
+    return pa.array(near, mask=doubles.is_null().to_numpy(zero_copy_only=False)), unusual
+
+
+def _wrapped(kind: ColumnType, values: Sequence[int | None]) -> tuple[pa.Array, None]:
+    unsigned = pa.array(values, pa.int64()).view(pa.uint64())
+    return unsigned.cast(pa.decimal128(20, 0)).cast(kind.arrow), None
+
+
+def _bytes(kind: ColumnType, values: Sequence[str | None]) -> tuple[pa.Array, None]:
+    return pa.array([None if each is None else from_base64(each) for each in values], kind.arrow), None
+
+
+def _days(kind: ColumnType, values: Sequence[int | None]) -> tuple[pa.Array, Flags]:
+    numbers = pa.array(values, pa.int32())
+    return numbers.view(kind.arrow), _outside(numbers, FIRST_DAY, LAST_DAY)
+
+
+def _texts(kind: ColumnType, pattern: str, values: Sequence[str | None]) -> tuple[pa.Array, Flags]:
+    """Dates and instants."""
+    texts, unusual = _of_form(pa.array(values, pa.string()), pattern)
+    if kind.name is TypeName.DATE:
+        found = pc.utf8_slice_codeunits(texts, 0, 10).cast(kind.arrow)
+        return found, unusual | _outside(found.view(pa.int32()), FIRST_DAY, LAST_DAY)
+    found = texts.cast(kind.arrow)
+    return found, unusual | _outside(found.view(pa.int64()), FIRST_US, LAST_US)
+
+
+def _ticks(
+    kind: ColumnType, unit: int | None, cuts: bool, values: Sequence[int | str | None]
+) -> tuple[pa.Array, Flags]:
+    texts = [each if type(each) is str else None for each in values]
+    instants, unusual = _texts(kind, rf"^{_DAY}T{_TIME}Z$", texts)
+    if unit is None:
+        return instants, unusual
+    numbers = pa.array([each if type(each) is int else None for each in values], pa.int64())
+    ticks = numbers.fill_null(0).to_numpy(zero_copy_only=False)
+    step = max(unit // MICROS, 1)
+    micros = ticks // step
+    if not cuts:
+        unusual = unusual | (micros * step != ticks)
+    ratio = max(MICROS // unit, 1)
+    unusual = unusual | (micros < -(-FIRST_US // ratio)) | (micros > LAST_US // ratio)
+    scaled = pa.array(micros * ratio).view(kind.arrow)
+    return pc.coalesce(instants, pc.if_else(numbers.is_valid(), scaled, None)), unusual
+
+
+def _raw_decimals(kind: ColumnType, values: Sequence[msgspec.Raw]) -> tuple[pa.Array, Flags]:
+    """Numbers, or texts that hold one; an absent field has no bytes."""
+    raw = pa.array([bytes(each) for each in values], pa.binary())
+    is_text = pc.starts_with(raw, '"')
+    if is_text.true_count:
+        inner = pc.binary_slice(raw, 1, -1)
+        raw = inner if is_text.true_count == len(raw) else pc.if_else(is_text, inner, raw)
+    if is_text.true_count < len(raw):
+        is_null = pc.and_(pc.invert(is_text), pc.is_in(raw, pa.array([b"null", b""])))
+        raw = pc.if_else(is_null, None, raw)
+    return _decimals(kind, raw.cast(pa.string()))
+
+
+def _decimals(kind: ColumnType, values: Sequence[str | None] | pa.StringArray) -> tuple[pa.Array, Flags]:
+    # Arrow's cast lets some numbers of too many digits wrap around.
+    scale = kind.scale or 0
+    whole = (kind.precision or 0) - scale
+    before_point = f"0|[1-9][0-9]{{0,{whole - 1}}}" if whole else "0"
+    behind = rf"(?:\.[0-9]{{1,{scale}}})?" if scale else ""
+    texts = values if isinstance(values, pa.Array) else pa.array(values, pa.string())
+    texts, unusual = _of_form(texts, rf"^-?(?:{before_point}){behind}$")
+    return texts.cast(kind.arrow), unusual
+
+
+def _unscaled(kind: ColumnType, places: int, values: Sequence[str | None]) -> tuple[pa.Array, Flags]:
+    data = pa.array([None if each is None else from_base64(each) for each in values], pa.binary())
+    own = kind.scale or 0
+    digits = (kind.precision or 0) - own + places
+    if not 0 <= places <= own or digits < 1:
+        return pa.nulls(len(data), kind.arrow), data.is_valid().to_numpy(zero_copy_only=False)
+    offsets = np.frombuffer(data.buffers()[1], np.int32, len(data) + 1).astype(np.int64)
+    raw = np.frombuffer(data.buffers()[2] or b"", np.uint8)
+    found, unusual = decimals(
+        raw, offsets[:-1], np.diff(offsets), ColumnType(TypeName.DECIMAL, digits, places)
+    )
+    is_there = data.is_valid()
+    found = pc.if_else(is_there, found, pa.scalar(None, found.type)).cast(kind.arrow)
+    return found, unusual & is_there.to_numpy(zero_copy_only=False)
+
+
+def _of_form(texts: pa.StringArray, pattern: str) -> tuple[pa.StringArray, Flags]:
+    """The texts of this form, null for others; and which are those."""
+    is_usual = pc.match_substring_regex(texts, pattern)
+    unusual = np.asarray(pc.invert(is_usual).fill_null(False).to_numpy(zero_copy_only=False), np.bool_)
+    return (pc.if_else(is_usual, texts, None) if unusual.any() else texts), unusual
+
+
+def _outside(numbers: pa.Array, least: int, most: int) -> Flags:
+    found: npt.NDArray[Any] = numbers.fill_null(0).to_numpy(zero_copy_only=False)
+    return (found < least) | (found > most)

@@ -1,0 +1,252 @@
+"""Rows and keys in JSON: objects of columns, also within Kafka Connect's frame; and keys that are a single value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.codec.json_cells import JsonCell, json_cell
+from schemas.codec.json_frames import Frames, is_frame, unframed
+from schemas.codec.json_reader import (
+    JsonHalf,
+    JsonReader,
+    RowShape,
+    Schemas,
+    Shape,
+    Slow,
+    can_be_typed,
+    finished,
+)
+from schemas.codec.json_text import fields_in, read_object, read_value
+from schemas.codec.keyed import IS_DELETED, upsert_type
+from schemas.codec.results import Flags, row_type
+from schemas.errors import Code
+from schemas.json.debezium_values import DebeziumValues, Meaning, ValueForm, plain_form, reader_of
+from schemas.json.parsing.field_schemas import NO_SCHEMAS, UNDESCRIBED, FieldSchema, value_schema
+from schemas.json.parsing.tokens import Fields, JsonError, Kind, Token
+from schemas.json.values import SubMicros, plain_token, read_by
+from schemas.table import Column
+from schemas.types import Value
+
+FRAME_PARTS = ("schema", "payload")
+_FORM = "JSON of the table's columns"
+A_VALUE, A_KEY = JsonHalf("a value", _FORM), JsonHalf("a key", _FORM)
+
+
+class JsonColumns:
+    """Columns under their names in records, with the forms of their values.
+
+    `settings` are those of a connector; None: values say themselves what they are, or the schema in their frame does.
+    """
+
+    def __init__(
+        self, columns: Sequence[Column], sub_micros: SubMicros, settings: DebeziumValues | None = None
+    ) -> None:
+        self.columns, self._sub_micros = tuple(columns), sub_micros
+        self.by_name = {column.name: column for column in columns}
+        self._settings = settings
+
+    def cells(self, schemas: Schemas) -> list[JsonCell]:
+        """The typed cells of the columns. Raises: JsonError(SCHEMA_INCOMPATIBLE)."""
+        cuts = self._sub_micros == "truncate"
+        return [json_cell(each, self._form(each, schemas), cuts=cuts) for each in self.columns]
+
+    def value(self, column: Column, token: Token, schemas: Schemas) -> Value:
+        """The value of a column. Raises: JsonError."""
+        return read_by(reader_of(self._form(column, schemas), column, self._sub_micros), token, column)
+
+    def row(self, fields: Fields, schemas: Schemas) -> dict[str, Value]:
+        """The values of an object by column, None for what it lacks; other fields are ignored. Raises: JsonError.
+
+        A value of each column that has one is read in the order of the object.
+        """
+        row: dict[str, Value] = dict.fromkeys(self.by_name)
+        for name, token in fields:
+            if (column := self.by_name.get(name)) is not None:
+                row[name] = self.value(column, token, schemas)
+        return row
+
+    def _form(self, column: Column, schemas: Schemas) -> ValueForm:
+        schema = schemas.get(column.name, UNDESCRIBED)
+        if self._settings is not None:
+            return self._settings.for_column(column).form_of(column, schema)
+        if schema.meaning is None and schema.fault is None:
+            return plain_form(column)
+        return (
+            DebeziumValues("adaptive", "precise", self._sub_micros).for_column(column).form_of(column, schema)
+        )
+
+
+class JsonRows(JsonReader):
+    """Values that are rows: structs of `keyed.upsert_type`. Fields that are no column are ignored.
+
+    `deleted_field` names the field by which a row says that it is deleted.
+    """
+
+    def __init__(
+        self, columns: Sequence[Column], sub_micros: SubMicros, deleted_field: str | None = None
+    ) -> None:
+        self._columns = JsonColumns(columns, sub_micros)
+        self._deleted_field = deleted_field
+        self._has_frames = not set(FRAME_PARTS) & self._columns.by_name.keys()
+        kind = upsert_type(self._columns.columns, has_deletes=deleted_field is not None)
+        super().__init__(kind, A_VALUE, Frames[Shape]() if self._has_frames else None)
+
+    def shape(self, schemas: Schemas) -> Shape | None:
+        if self._deleted_field in self._columns.by_name or not can_be_typed(
+            [*self._columns.by_name, self._deleted_field or ""]
+        ):
+            return None
+        try:
+            cells = self._columns.cells(schemas)
+        except JsonError:
+            return None
+        names = list(self._columns.by_name)
+        if self._deleted_field is not None:
+            cells, names = [*cells, _DELETED], [*names, self._deleted_field]
+        parts = [] if set(names) & set(FRAME_PARTS) or schemas or not self._has_frames else FRAME_PARTS
+        return RowShape(self.kind, names, cells, unless=parts)
+
+    def slowly(self, text: str) -> Slow:
+        fields: Fields | None = read_object(text)
+        schemas = NO_SCHEMAS
+        if self._has_frames and is_frame(fields or []):
+            fields, schemas = unframed(fields or [], None)
+        if fields is None:
+            return Slow(None)
+        if self._deleted_field is None:
+            return Slow(self._columns.row(fields, schemas))
+        if _is_deleted(dict(fields).get(self._deleted_field), self._deleted_field):
+            return Slow({IS_DELETED: True})
+        return Slow({**self._columns.row(fields, schemas), IS_DELETED: False})
+
+
+class JsonKeys(JsonReader):
+    """Keys that are objects of the key columns, and have no other fields."""
+
+    def __init__(
+        self,
+        key_columns: Sequence[Column],
+        sub_micros: SubMicros,
+        settings: DebeziumValues | None = None,
+        half: JsonHalf = A_KEY,
+    ) -> None:
+        self._columns = JsonColumns(key_columns, sub_micros, settings)
+        self._quoted = [f'"{name}"' for name in self._columns.by_name]
+        self._settings = settings
+        may_be_framed = settings is not None or not set(FRAME_PARTS) & self._columns.by_name.keys()
+        super().__init__(row_type(key_columns), half, Frames[Shape]() if may_be_framed else None)
+
+    def shape(self, schemas: Schemas) -> Shape | None:
+        if not can_be_typed([*self._columns.by_name]):
+            return None
+        try:
+            return RowShape(self.kind, list(self._columns.by_name), self._columns.cells(schemas), exact=True)
+        except JsonError:
+            return None
+
+    def are_usual(self, texts: pa.StringArray) -> Flags:
+        """A name that comes twice is nothing that the typed decoder sees."""
+        usual = super().are_usual(texts)
+        if pc.any(pc.match_substring(texts, "\\")).as_py():
+            usual &= ~pc.match_substring(texts, "\\").to_numpy(zero_copy_only=False)
+        for name in self._quoted:
+            usual &= pc.count_substring(texts, name).to_numpy(zero_copy_only=False) == 1
+        return usual
+
+    def slowly(self, text: str) -> Slow:
+        fields: Fields | None = read_object(text)
+        schemas = NO_SCHEMAS
+        is_framed = text.startswith('{"schema"') if self._settings is not None else is_frame(fields or [])
+        if is_framed and self._frames is not None:
+            fields, schemas = unframed(fields or [], None)
+        if sorted(name for name, _ in fields or ()) != sorted(self._columns.by_name):
+            raise JsonError("other fields than the key columns", Code.KEY_MISMATCH)
+        tokens = dict(fields or ())
+        columns = self._columns.columns
+        row = {each.name: self._columns.value(each, tokens[each.name], schemas) for each in columns}
+        return Slow(_without_nulls(row))
+
+
+class JsonValueKeys(JsonReader):
+    """Keys that are the value of a single key column: in JSON, or, if `plain`, the same without quotes."""
+
+    def __init__(self, column: Column, sub_micros: SubMicros, *, plain: bool) -> None:
+        self._columns, self._column, self._plain_text = JsonColumns([column], sub_micros), column, plain
+        self._has_frames = column.name not in FRAME_PARTS
+        super().__init__(row_type([column]), A_KEY, None)
+
+    def shape(self, schemas: Schemas) -> Shape | None:
+        [cell] = self._columns.cells(schemas)
+        if self._plain_text and cell.kind is msgspec.Raw:
+            cell = json_cell(self._column, ValueForm(Meaning.DIGITS), cuts=False)
+        return ValueShape(self.kind, cell, plain=self._plain_text)
+
+    def are_usual(self, texts: pa.StringArray) -> Flags:
+        """Blanks around a plain value are nothing that the typed decoder sees."""
+        usual = super().are_usual(texts)
+        if self._plain_text:
+            usual &= pc.equal(texts, pc.utf8_trim_whitespace(texts)).to_numpy(zero_copy_only=False)
+        return usual
+
+    def slowly(self, text: str) -> Slow:
+        schemas: Mapping[str, FieldSchema] = NO_SCHEMAS
+        token = plain_token(text, self._column) if self._plain_text else read_value(text)
+        if token.kind is Kind.NESTED:
+            if token.fields is None or not self._has_frames or not is_frame(token.fields):
+                raise JsonError("an object or a list")
+            parts = dict(fields_in(token))
+            token, schemas = parts["payload"], {self._column.name: value_schema(parts["schema"])}
+        return Slow(_without_nulls({self._column.name: self._columns.value(self._column, token, schemas)}))
+
+
+class ValueShape:
+    """Single values in JSON; if `plain`, texts that have no quotes, and numbers and booleans as JSON has them."""
+
+    def __init__(self, kind: pa.StructType, cell: JsonCell, *, plain: bool) -> None:
+        self._kind, self._cell = kind, cell
+        self.decode: Callable[[bytes], Any] = msgspec.json.Decoder(cell.kind).decode
+        if plain and cell.kind == str | None:
+            self.decode = bytes.decode
+
+    def structs(self, decoded: Sequence[Any]) -> tuple[pa.StructArray, Flags]:
+        array, unusual = finished(self._cell, decoded, self._kind[0].type)
+        unusual = np.zeros(len(decoded), np.bool_) if unusual is None else unusual
+        unusual = unusual | array.is_null().to_numpy(zero_copy_only=False)
+        return pa.StructArray.from_arrays([array], fields=list(self._kind)), unusual
+
+
+def _without_nulls(row: dict[str, Value]) -> dict[str, Value]:
+    if None in row.values():
+        raise JsonError("a null in a key column", Code.PK_NULL)
+    return row
+
+
+def _deletes(values: Sequence[bool | str | None]) -> tuple[pa.Array, Flags]:
+    if values.count(None) == len(values):
+        return pa.array(np.zeros(len(values), np.bool_)), np.zeros(len(values), np.bool_)
+    found = [_DELETES.get(each) for each in values]
+    return pa.array(found, pa.bool_()), np.array([each is None for each in found], np.bool_)
+
+
+_DELETES: Mapping[bool | str | None, bool] = {
+    None: False,
+    False: False,
+    True: True,
+    "false": False,
+    "true": True,
+}
+_DELETED = JsonCell(bool | str | None, _deletes)
+
+
+def _is_deleted(token: Token | None, name: str) -> bool:
+    if token is None or token.kind is Kind.NULL:
+        return False
+    if token.kind not in (Kind.BOOLEAN, Kind.TEXT) or token.text not in ("true", "false"):
+        raise JsonError("neither true nor false", column=name)
+    return token.text == "true"

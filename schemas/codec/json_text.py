@@ -1,0 +1,117 @@
+"""Records in JSON as values that have lost nothing: what RFC 8259 allows and nothing else, within limits.
+
+This is the way of records that typed decoders refuse, or take in another meaning than a column has.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from typing import Any, NoReturn
+
+from schemas.errors import Code
+from schemas.json.parsing.tokens import MAX_DEPTH, MAX_NAME, MAX_NUMBER, Fields, JsonError, Kind, Token
+
+# The parser, and what goes over its values, need a frame for each of MAX_DEPTH objects within each other; how many are
+# left must not decide about a record.
+sys.setrecursionlimit(max(sys.getrecursionlimit(), 5 * MAX_DEPTH))
+
+_SIGNIFICANT = re.compile(r'"(?:[^"\\]++|\\.)*+"|[\[\]{}]', re.DOTALL)
+_AS_ZEROS = bytes(ord("0") if chr(byte) in "0123456789" else ord(" ") for byte in range(256))
+_MANY_DIGITS = b"0" * (MAX_NUMBER // 4 - 2)
+"""A number that is too long has as many in a row: it has three parts at most, and few signs between them."""
+SHORT = min(MAX_DEPTH, MAX_NUMBER)
+"""Bytes of a text from which on it may exceed a limit."""
+_PLAIN = {
+    None: Token(Kind.NULL, "null"),
+    True: Token(Kind.BOOLEAN, "true"),
+    False: Token(Kind.BOOLEAN, "false"),
+}
+
+
+def may_exceed_limits(text: str) -> bool:
+    """False for all texts within the limits but few; a quick look at one of `SHORT` bytes or more."""
+    has_depth = text.count("{") + text.count("[") >= MAX_DEPTH
+    return len(text) > MAX_NAME or has_depth or _MANY_DIGITS in text.encode().translate(_AS_ZEROS)
+
+
+def read_value(text: str) -> Token:
+    """The value that a text is. Raises: JsonError."""
+    if text.count("{") + text.count("[") >= MAX_DEPTH:
+        _check_depth(text)
+    try:
+        return _token(_DECODER.decode(text))
+    except JsonError:
+        raise
+    except ValueError as error:
+        reason = error.msg if isinstance(error, json.JSONDecodeError) else "no value"
+        raise JsonError(f"text that is no JSON ({reason[0].lower()}{reason[1:]})") from None
+
+
+def read_object(text: str) -> Fields:
+    """The fields of the object that a text is. Raises: JsonError."""
+    return fields_in(read_value(text))
+
+
+def fields_in(token: Token) -> Fields:
+    """The fields of an object. Raises: JsonError for any other value, a text that holds one, too."""
+    if token.fields is None:
+        raise JsonError("no object where one has to be")
+    return token.fields
+
+
+def text_of(data: bytes) -> str:
+    """Bytes in UTF-8. Raises: JsonError(BAD_ENCODING)."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise JsonError("bytes that are not UTF-8", Code.BAD_ENCODING) from None
+
+
+def _check_depth(text: str) -> None:
+    depth = 0
+    for found in _SIGNIFICANT.finditer(text):
+        if found[0] in "[{":
+            depth += 1
+            if depth > MAX_DEPTH:
+                raise JsonError(f"more than {MAX_DEPTH} objects and lists in each other")
+        elif found[0] in "]}":
+            depth -= 1
+
+
+def _token(value: Any) -> Token:
+    if type(value) is Token:
+        return value
+    if type(value) is str:
+        return Token(Kind.TEXT, value)
+    if type(value) is list:
+        return Token(Kind.NESTED, None, items=[_token(each) for each in value])
+    return _PLAIN[value]
+
+
+def _object(pairs: list[tuple[str, Any]]) -> Token:
+    fields: Fields = []
+    for name, value in pairs:
+        if len(name) > MAX_NAME:
+            raise JsonError(f"a name of more than {MAX_NAME} characters")
+        fields.append((name, Token(Kind.TEXT, value) if type(value) is str else _token(value)))
+    return Token(Kind.NESTED, None, fields)
+
+
+def _number(kind: Kind, digits: str) -> Token:
+    if len(digits) > MAX_NUMBER:
+        raise JsonError(f"a number of more than {MAX_NUMBER} characters")
+    return Token(kind, digits)
+
+
+def _refuse(_: str) -> NoReturn:
+    raise JsonError("text that is no JSON (NaN or an infinity)")
+
+
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_object,
+    parse_int=lambda digits: _number(Kind.INTEGER, digits),
+    parse_float=lambda digits: _number(Kind.FRACTION, digits),
+    parse_constant=_refuse,
+)

@@ -1,0 +1,69 @@
+"""The decoder of a format for single records, as Python values; for tools and tests, never for each row of a topic."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from schemas.codec.log_positions import positions_in
+from schemas.codec.results import Decoded, Decoder
+from schemas.errors import InputError
+from schemas.position import Key
+from schemas.records import NO_DATA, Change, Op, Row, UpstreamRecord
+
+
+class SingleRecords:
+    """Reads one record at a time."""
+
+    def __init__(self, decoder: Decoder) -> None:
+        self._decoder = decoder
+
+    def read_key(self, data: bytes, *, where: str | None = None) -> Key:
+        """A record's key. Raises: InputError."""
+        read = self._decoder.decode_keys(_one(data))
+        _raise(read.errors, where)
+        _raise(read.late, where)
+        return tuple(read.structs[0].as_py().values())
+
+    def is_key(self, data: bytes, key: Key) -> bool:
+        """False: these formats compare keys by value."""
+        return False
+
+    def read_change(self, key: bytes | None, value: bytes | None, *, where: str | None = None) -> Change:
+        """A record that is data. Raises: InputError; ValueError for one that is no data."""
+        change = self.read_record(key, value, where=where).change
+        if change is None:
+            raise ValueError("a record that is no data")
+        return change
+
+    def read_record(
+        self, key: bytes | None, value: bytes | None, *, where: str | None = None
+    ) -> UpstreamRecord:
+        """A record, with what it has beside a change. Raises: InputError."""
+        found = self._decoder.decode(_one(key), _one(value))
+        _raise(found.errors, where)
+        return record_at(found, 0)
+
+
+def _one(data: bytes | None) -> pa.BinaryArray:
+    return pa.array([data], pa.binary())
+
+
+def record_at(found: Decoded, row: int) -> UpstreamRecord:
+    """One of the records, which has no error."""
+    op = found.ops[row].as_py()
+    change = None if op == NO_DATA else Change(Op(op), _row(found.before, row), _row(found.after, row))
+    unchanged = () if found.unchanged is None else tuple(found.unchanged[row].as_py())
+    position = None if found.positions is None else next(positions_in(found.positions.slice(row, 1)))
+    transaction = None if found.transactions is None else found.transactions[row].as_py()
+    return UpstreamRecord(change, unchanged, position, transaction)
+
+
+def _row(structs: pa.StructArray, row: int) -> Row | None:
+    found = structs[row].as_py()
+    return None if found is None else tuple(found.values())
+
+
+def _raise(errors: dict[int, InputError], where: str | None) -> None:
+    for error in errors.values():
+        texts = {**error.texts, "where": where}
+        raise InputError(error.code, **texts)

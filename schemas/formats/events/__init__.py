@@ -1,1 +1,0 @@
-"""Change events of the format `debezium`, one by one: what encodings have in common (`rows`), and a module for each."""

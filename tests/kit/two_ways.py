@@ -1,0 +1,114 @@
+"""The two ways inside of a decoder: the fast one, and the one that has the last word on each record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import pyarrow as pa
+
+from schemas.avro.columns.by_id import RegisteredColumns
+from schemas.codec import change
+from schemas.codec.avro import AvroReader
+from schemas.codec.json_reader import JsonReader
+from schemas.codec.one_record import record_at
+from schemas.errors import InputError
+from schemas.formats.protocol import Format
+from schemas.records import OddRecordError, UpstreamRecord
+from schemas.table import TableSchema
+
+Record = tuple[bytes | None, bytes | None]
+"""Key and value."""
+
+
+def refuse_all(*_: object) -> Any:
+    raise OddRecordError
+
+
+@contextmanager
+def last_word_alone() -> Iterator[None]:
+    """Each record is read by itself, by the way that has the last word."""
+    with (
+        patch.object(RegisteredColumns, "read", refuse_all),
+        patch.object(change, "read_changes", refuse_all),
+        patch.object(change, "read_keys", refuse_all),
+        patch.object(JsonReader, "_by_shape", lambda *_: iter(())),
+    ):
+        yield
+
+
+@contextmanager
+def fast_way_alone() -> Iterator[None]:
+    """A record that is not read by the fast way is an OddRecordError."""
+    with (
+        patch.object(AvroReader, "_record", refuse_all),
+        patch.object(change.ChangeDecoder, "_one_by_one", refuse_all),
+        patch.object(JsonReader, "_read_slowly", refuse_all),
+    ):
+        yield
+
+
+def decoded(
+    format_: Format, table: TableSchema, records: Sequence[Record]
+) -> list[UpstreamRecord | InputError]:
+    """The records of one block, by a decoder that has read nothing before."""
+    keys, values = (pa.array([each[half] for each in records], pa.binary()) for half in (0, 1))
+    found = format_.decoder(table.columns, table.key_columns).decode(keys, values)
+    return [found.errors.get(row) or record_at(found, row) for row in range(len(records))]
+
+
+def fast(format_: Format, table: TableSchema, records: Sequence[Record]) -> list[UpstreamRecord]:
+    """By the fast way alone. Raises: OddRecordError."""
+    with fast_way_alone():
+        found = decoded(format_, table, records)
+    return list(map(_sound, found))
+
+
+def together(format_: Format, table: TableSchema, records: Sequence[Record]) -> list[UpstreamRecord]:
+    """By whichever way reads each. Raises: OddRecordError for an invalid record."""
+    return list(map(_sound, decoded(format_, table, records)))
+
+
+def one_by_one(format_: Format, table: TableSchema, records: Sequence[Record]) -> list[UpstreamRecord]:
+    """By the way that has the last word. Raises: InputError."""
+    with last_word_alone():
+        rows = format_.rows(table.columns, table.key_columns)
+        return [rows.read_record(*record) for record in records]
+
+
+def agree(format_: Format, table: TableSchema, records: Sequence[Record]) -> bool:
+    """Whether the fast way reads all of these; then it reads what the other one does."""
+    try:
+        found = fast(format_, table, records)
+    except OddRecordError:
+        return False
+    assert as_text(found) == as_text(one_by_one(format_, table, records))
+    return True
+
+
+def as_text(found: Sequence[object]) -> str:
+    """As equal as -0.0 is not to 0.0; Arrow and fastavro name UTC differently."""
+    return repr(found).replace("zoneinfo.ZoneInfo(key='UTC')", "datetime.timezone.utc")
+
+
+def _sound(found: UpstreamRecord | InputError) -> UpstreamRecord:
+    if isinstance(found, InputError):  # of an envelope
+        raise OddRecordError
+    return found
+
+
+def results(format_: Format, table: TableSchema, records: Sequence[Record]) -> list[str]:
+    """Each record of a block in words, or the code of its error."""
+    return [_in_words(each) for each in decoded(format_, table, records)]
+
+
+def results_alone(format_: Format, table: TableSchema, records: Sequence[Record]) -> list[str]:
+    """Each record by itself, by the way that has the last word."""
+    with last_word_alone():
+        return [result for record in records for result in results(format_, table, [record])]
+
+
+def _in_words(found: UpstreamRecord | InputError) -> str:
+    return str(found.code) if isinstance(found, InputError) else as_text([found])
