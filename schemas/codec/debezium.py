@@ -216,8 +216,8 @@ class _Events:
         op = self._fields["op"]
         has_source = self._fields["source"].is_valid().to_numpy(zero_copy_only=False)
         is_alive = _flags(op.is_null()) & _flags(self._fields["has_time"]) & ~has_source & ~self._has_after
-        are_messages: Flags = _flags(pc.equal(op, MESSAGE))
-        return are_messages | is_alive
+        are_no_data: Flags = _flags(pc.equal(op, MESSAGE)) | is_alive
+        return are_no_data
 
     def check_ops(self, is_event: Flags, errors: RowErrors) -> None:
         """An event has an op of those that change a row, and the row after that belongs to it."""

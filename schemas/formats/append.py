@@ -70,10 +70,10 @@ class AppendFormat(_WithoutIdentity, RegistryFormat):
 
     def _rows(self, columns: tuple[Column, ...]) -> StructReader:
         if self.encoding == "json":
-            from schemas.codec.json_rows import JsonRows
+            from schemas.codec.json.rows import JsonRows
 
             return JsonRows(columns, self.sub_micros)
-        from schemas.codec.avro import AvroRows
+        from schemas.codec.avro.reader import AvroRows
 
         return AvroRows(self.schemas_by_id, self.project(columns), columns)
 

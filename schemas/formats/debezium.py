@@ -145,7 +145,7 @@ class DebeziumFormat(RegistryFormat):
         self, half: Literal["key", "value"], schema: WriterSchema, table: TableSchema
     ) -> str | None:
         from schemas.avro.projection import misfit
-        from schemas.codec.avro_events import projects
+        from schemas.codec.avro.events import projects
 
         read = projects(
             *map(in_records, (table.columns, table.key_columns)),
@@ -178,9 +178,9 @@ class DebeziumFormat(RegistryFormat):
     def _json(
         self, columns: Sequence[Column], key_columns: Sequence[Column]
     ) -> tuple[StructReader, StructReader]:
-        from schemas.codec.json_events import FORM, JsonEvents
-        from schemas.codec.json_reader import JsonHalf
-        from schemas.codec.json_rows import JsonKeys
+        from schemas.codec.json.events import FORM, JsonEvents
+        from schemas.codec.json.reader import JsonHalf
+        from schemas.codec.json.rows import JsonKeys
         from schemas.json.debezium_values import DebeziumValues
 
         settings = DebeziumValues(self.time, self.decimal, self.sub_micros)
@@ -191,8 +191,8 @@ class DebeziumFormat(RegistryFormat):
     def _avro(
         self, columns: Sequence[Column], key_columns: Sequence[Column]
     ) -> tuple[StructReader, StructReader]:
-        from schemas.codec.avro import AvroEvents, AvroKeys
-        from schemas.codec.avro_events import projects
+        from schemas.codec.avro.events import projects
+        from schemas.codec.avro.reader import AvroEvents, AvroKeys
 
         whole, transactions = self.is_whole, self._asks_transactions
         columns, key_columns = in_records(columns), in_records(key_columns)

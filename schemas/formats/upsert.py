@@ -74,7 +74,7 @@ class UpsertFormat(RegistryFormat):
         self, half: Literal["key", "value"], schema: WriterSchema, table: TableSchema
     ) -> str | None:
         from schemas.avro.projection import misfit
-        from schemas.codec.avro_rows import projects
+        from schemas.codec.avro.rows import projects
 
         deleted_field = self.deleted_field_beside(table.columns)
         columns, key_columns = in_records(table.columns), in_records(table.key_columns)
@@ -91,23 +91,23 @@ class UpsertFormat(RegistryFormat):
     def _rows(self, columns: Sequence[Column]) -> StructReader:
         deleted_field, named = self.deleted_field_beside(columns), in_records(columns)
         if self.encoding == "json":
-            from schemas.codec.json_rows import JsonRows
+            from schemas.codec.json.rows import JsonRows
 
             return JsonRows(named, self.sub_micros, deleted_field)
-        from schemas.codec.avro import AvroRows
-        from schemas.codec.avro_rows import projects
+        from schemas.codec.avro.reader import AvroRows
+        from schemas.codec.avro.rows import projects
 
         project = projects(self.key, named, named, self.sub_micros, deleted_field)["value"]
         return AvroRows(self.schemas_by_id, project, named, deleted_field)
 
     def _keys(self, key_columns: tuple[Column, ...]) -> StructReader:
         if self.framed.key:
-            from schemas.codec.avro import AvroKeys
-            from schemas.codec.avro_rows import projects
+            from schemas.codec.avro.reader import AvroKeys
+            from schemas.codec.avro.rows import projects
 
             project = projects(self.key, key_columns, key_columns, self.sub_micros)["key"]
             return AvroKeys(self.schemas_by_id, project, key_columns)
-        from schemas.codec.json_rows import JsonKeys, JsonValueKeys
+        from schemas.codec.json.rows import JsonKeys, JsonValueKeys
 
         if self.key == "record":
             return JsonKeys(key_columns, self.sub_micros)

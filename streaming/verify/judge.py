@@ -83,10 +83,7 @@ def verify_topics(
     forms = _form(formats[0]), _form(formats[1])
     view = JobView(table, columns, tested, forms[1].rows_before)
     findings, went_back = Findings(keep), list[str]()
-    # Those of the table itself were parked while it had no job.
-    elsewhere = _listed(settings, [other for other in siblings if other != output])
-    with suppress(EnvironmentProblem):  # without the right to see them
-        elsewhere |= _listed(settings, [upstream])
+    elsewhere = _parked_elsewhere(settings, upstream, output, siblings)
     letters = _dead_letters(settings, output, table, findings, elsewhere, left_out)
     begins = () if initial is None else initial.offsets
     pair = partial(TopicPair, settings, upstream, output, settle_s=settle_s, left_out=left_out)
@@ -105,6 +102,16 @@ def verify_topics(
         checker = checked(has_epochs=barriers[1] is not None, reads_upstream=reads_upstream)
         report = checker.run(require_complete=require_complete)
     return replace(report, seconds=time.monotonic() - started, went_back=tuple(went_back))
+
+
+def _parked_elsewhere(
+    settings: KafkaSettings, upstream: str, output: str, siblings: Sequence[str]
+) -> frozenset[RecordId]:
+    """Records that other jobs parked, and those that were parked while the table had no job."""
+    elsewhere = _listed(settings, [other for other in siblings if other != output])
+    with suppress(EnvironmentProblem):  # without the right to see them
+        elsewhere |= _listed(settings, [upstream])
+    return elsewhere
 
 
 def verify_job(

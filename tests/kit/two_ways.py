@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from schemas.avro.columns.by_id import RegisteredColumns
 from schemas.codec import change
-from schemas.codec.avro import AvroReader
-from schemas.codec.json_reader import JsonReader
+from schemas.codec.avro.reader import AvroReader
+from schemas.codec.json.reader import JsonReader
 from schemas.codec.one_record import record_at
 from schemas.errors import InputError
 from schemas.formats.protocol import Format

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from schemas.codec.json_reader import can_be_typed
+from schemas.codec.json.reader import can_be_typed
 from schemas.formats.debezium import DebeziumFormat
 from schemas.formats.upsert import UpsertFormat
 from schemas.json.parsing.placeholder import placeholder

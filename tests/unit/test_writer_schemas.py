@@ -11,7 +11,7 @@ import pytest
 
 from schemas.avro.projection import misfit
 from schemas.avro.registered import KnownSchemas, WriterSchema, frame
-from schemas.codec.avro_rows import projects
+from schemas.codec.avro.rows import projects
 from schemas.errors import Code, InputError
 from schemas.formats.upsert import UpsertFormat
 from schemas.records import OddRecordError

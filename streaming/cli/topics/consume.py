@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from enum import StrEnum
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -103,10 +104,9 @@ def command(
     if fold and rows_before is RowImages.NO_IDENTITY:
         raise usage("--fold of rows without identity, which add up to no table", "--count, or neither")
     tally, rows = Tally(), TableFold(rows_before, _first_rows(target))
+    read = partial(_records, target, tally, until, follow=follow, until_complete=until_complete)
     try:
-        for record in _records(
-            target, tally, until, whole=follow or at is not None, follow=follow, until_complete=until_complete
-        ):
+        for record in read(whole=follow or at is not None):
             if fold and record.key is not None and not isinstance(record.body, Barrier):
                 rows.apply(record.key, record.body, record.where)
             elif not (count or fold):

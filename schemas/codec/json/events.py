@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from schemas.codec.debezium import MESSAGE, event_type, images
-from schemas.codec.json_cells import LONG
-from schemas.codec.json_frames import FRAMED, Frames, unframed
-from schemas.codec.json_reader import JsonHalf, JsonReader, RowShape, Schemas, Shape, Slow, can_be_typed
-from schemas.codec.json_rows import JsonColumns
-from schemas.codec.json_text import fields_in, read_object
+from schemas.codec.json.cells import LONG
+from schemas.codec.json.frames import FRAMED, Frames, unframed
+from schemas.codec.json.reader import JsonHalf, JsonReader, RowShape, Schemas, Shape, Slow, can_be_typed
+from schemas.codec.json.rows import JsonColumns
+from schemas.codec.json.text import fields_in, read_object
 from schemas.codec.logs import NUMBERS, TEXTS
 from schemas.codec.results import Flags, row_type
 from schemas.json.debezium_values import DebeziumValues

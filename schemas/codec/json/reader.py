@@ -2,7 +2,7 @@
 
 A typed decoder is made for the columns (`msgspec`): what is not asked for is skipped without making objects, and what
 is of another type than a column usually has is refused. A record that it refuses, and one with an unusual value, is
-read again as values that have lost nothing (`schemas.codec.json_text`); that way has the last word on each record.
+read again as values that have lost nothing (`schemas.codec.json.text`); that way has the last word on each record.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.codec.json_cells import JsonCell
-from schemas.codec.json_frames import FRAMED, Frames
-from schemas.codec.json_text import SHORT, may_exceed_limits, text_of
+from schemas.codec.json.cells import JsonCell
+from schemas.codec.json.frames import FRAMED, Frames
+from schemas.codec.json.text import SHORT, may_exceed_limits, text_of
 from schemas.codec.results import Flags, ReadStructs
 from schemas.errors import Code, InputError
 from schemas.json.parsing.field_schemas import FieldSchema

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.codec.json_cells import JsonCell, json_cell
-from schemas.codec.json_frames import Frames, is_frame, unframed
-from schemas.codec.json_reader import (
+from schemas.codec.json.cells import JsonCell, json_cell
+from schemas.codec.json.frames import Frames, is_frame, unframed
+from schemas.codec.json.reader import (
     JsonHalf,
     JsonReader,
     RowShape,
@@ -22,7 +22,7 @@ from schemas.codec.json_reader import (
     can_be_typed,
     finished,
 )
-from schemas.codec.json_text import fields_in, read_object, read_value
+from schemas.codec.json.text import fields_in, read_object, read_value
 from schemas.codec.keyed import IS_DELETED, upsert_type
 from schemas.codec.results import Flags, row_type
 from schemas.errors import Code

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from schemas.codec.json_text import fields_in, read_object
+from schemas.codec.json.text import fields_in, read_object
 from schemas.json.parsing.field_schemas import FieldSchema, field_schemas
 from schemas.json.parsing.tokens import Fields, JsonError, Kind, Token
 
