@@ -96,10 +96,8 @@ def verify_topics(
         up, out = _sources((upstream, output), topics, forms, table, view, went_back, decoding)
         if topics.since is not None and not reads_upstream:
             out = out[0], [FoldedOutput(source, view) for source in out[1]]
-        checked = partial(
-            Checker, table, view, up, out, findings, letters, forms[0].rows_before, initial=initial
-        )
-        checker = checked(has_epochs=barriers[1] is not None, reads_upstream=reads_upstream)
+        checked = partial(Checker, table, view, up, out, findings, letters, forms[0].rows_before)
+        checker = checked(initial=initial, has_epochs=barriers[1] is not None, reads_upstream=reads_upstream)
         report = checker.run(require_complete=require_complete)
     return replace(report, seconds=time.monotonic() - started, went_back=tuple(went_back))
 

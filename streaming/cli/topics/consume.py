@@ -98,8 +98,8 @@ def command(
     form = _form(form, as_json=as_json, fold=fold)
     until = _until(at, follow=follow or until_complete)
     named, file = job_or_config(word)
-    source, job = optional_config(config, file), one_job(named, job)
-    target = output_target(source, Broker(bootstrap, kafka), topic, table, job, columns, folds=fold)
+    source, job, broker = optional_config(config, file), one_job(named, job), Broker(bootstrap, kafka)
+    target = output_target(source, broker, topic, table, job, columns, folds=fold)
     rows_before = RecordForm.of(target.format).rows_before
     if fold and rows_before is RowImages.NO_IDENTITY:
         raise usage("--fold of rows without identity, which add up to no table", "--count, or neither")
@@ -114,10 +114,8 @@ def command(
     except KeyboardInterrupt:
         if not (follow or until_complete):
             raise
-    if fold:
-        _print_table(target, list(rows.rows.values()), form)
-    elif count:
-        _print_tally(tally, target, form)
+    if count or fold:
+        _print_table(target, list(rows.rows.values()), form) if fold else _print_tally(tally, target, form)
     sys.stdout.flush()
 
 
