@@ -20,7 +20,7 @@ from abc import abstractmethod
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict
 
@@ -88,21 +88,6 @@ class Rows(Protocol):
     def is_key(self, data: bytes, key: Key) -> bool:
         """Whether bytes are legal for this key although the encoder of `Format.keys` would not have written them."""
         return False
-
-
-class ReadColumns(NamedTuple):
-    """n records of an output by whole columns: the same that `Rows.read_record` reads from each."""
-
-    ops: npt.NDArray[np.int8]
-    before: pa.StructArray
-    after: pa.StructArray
-
-
-class ColumnReader(Protocol):
-    """Reads many records of an output at once."""
-
-    def __call__(self, keys: pa.BinaryArray, values: pa.BinaryArray) -> ReadColumns:
-        """Raises: OddRecordError, where any may be invalid: ask `Rows`."""
 
 
 class OutputRows(Rows, Protocol):
@@ -292,10 +277,6 @@ class OutputFormat(Format):
     def decoder(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> Decoder:
         """Outputs are read by `rows`. Raises: NotImplementedError but for formats of upstreams."""
         raise NotImplementedError(f"an output in {self.form} is no upstream")
-
-    def column_reader(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> ColumnReader | None:
-        """Reads whole columns of an output's records. None where there is no way but one by one."""
-        return None
 
     @property
     def tombstone_follows(self) -> bool:

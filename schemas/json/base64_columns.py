@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from schemas.json.digits import MAX_NARROW
-from schemas.json.pieces import binary, null_where, raw
+from schemas.json.pieces import binary, raw
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -62,34 +62,6 @@ def _laid_out(
     source = np.frombuffer(data, np.uint8)
     laid[within + np.repeat(places, lengths)] = source[within + np.repeat(starts, lengths)]
     return laid
-
-
-def base64_values(texts: pa.BinaryArray) -> pa.BinaryArray:
-    """What texts stand for that `base64_texts` has made. For others the result is arbitrary, or ValueError."""
-    offsets = np.frombuffer(texts.buffers()[1], np.int32, len(texts) + 1, 4 * texts.offset)
-    starts, lengths = offsets[:-1], np.diff(offsets)
-    data = np.frombuffer(texts.buffers()[2] or b"", np.uint8)[offsets[0] : offsets[-1]]
-    if (lengths % 4).any():
-        raise ValueError("base64 without padding")
-    sixes = _sixes()[data].reshape(-1, 4)
-    triples = np.empty((len(sixes), 3), np.uint8)
-    triples[:, 0] = sixes[:, 0] << 2 | sixes[:, 1] >> 4
-    triples[:, 1] = sixes[:, 1] << 4 | sixes[:, 2] >> 2
-    triples[:, 2] = sixes[:, 2] << 6 | sixes[:, 3]
-    is_byte = np.ones(triples.shape, np.bool_)
-    is_byte[:, 1:] = data.reshape(-1, 4)[:, 2:] != ord("=")
-    ends = np.zeros(len(sixes) + 1, np.int32)
-    np.cumsum(is_byte.sum(axis=1), out=ends[1:])
-    found = binary(triples[is_byte], ends[(np.append(starts, offsets[-1]) - offsets[0]) // 4])
-    return null_where(texts, found) if texts.null_count else found
-
-
-@cache
-def _sixes() -> Bytes:
-    """Six bits for a character."""
-    found = np.zeros(256, np.uint8)
-    found[np.frombuffer(_ALPHABET.encode(), np.uint8)] = np.arange(64)
-    return found
 
 
 @cache

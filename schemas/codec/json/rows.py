@@ -63,10 +63,10 @@ class JsonColumns:
     def row(self, fields: Fields, schemas: Schemas) -> dict[str, Value]:
         """The values of an object by column, None for what it lacks; other fields are ignored. Raises: JsonError.
 
-        A value of each column that has one is read in the order of the object.
+        Of a name that comes twice the last value counts, as it does to the typed decoder.
         """
         row: dict[str, Value] = dict.fromkeys(self.by_name)
-        for name, token in fields:
+        for name, token in dict(fields).items():
             if (column := self.by_name.get(name)) is not None:
                 row[name] = self.value(column, token, schemas)
         return row

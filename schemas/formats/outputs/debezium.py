@@ -9,7 +9,7 @@ from pydantic import Field
 
 from schemas.formats.debezium import key_misfit
 from schemas.formats.outputs.encoded import KeyedOutput
-from schemas.formats.protocol import ColumnReader, Half, OutputRows, ValueEncoder
+from schemas.formats.protocol import Half, OutputRows, ValueEncoder
 from schemas.table import Column, TableSchema
 
 
@@ -47,13 +47,6 @@ class DebeziumOutput(KeyedOutput):
         from schemas.formats.outputs.debezium_json import json_event_rows
 
         return json_event_rows(columns, key_columns, self.encoding, tombstones=self.tombstones)
-
-    def column_reader(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> ColumnReader | None:
-        if self.encoding != "json":
-            return None
-        from schemas.formats.by_columns.events import EventColumns
-
-        return EventColumns.of(columns, key_columns)
 
     def values(self, columns: Sequence[Column]) -> ValueEncoder:
         if self.encoding == "avro-registry":

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from schemas.formats.outputs.encoded import KeyedOutput, RowOutput
-from schemas.formats.protocol import ColumnReader, Half, Images, OutputRows
+from schemas.formats.protocol import Half, Images, OutputRows
 from schemas.table import Column
 
 
@@ -36,13 +36,6 @@ class UpsertOutput(RowOutput, KeyedOutput):
         from schemas.formats.outputs.upsert_json import json_upsert_rows
 
         return json_upsert_rows(columns, key_columns, self.encoding)
-
-    def column_reader(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> ColumnReader | None:
-        if self.encoding != "json":
-            return None
-        from schemas.formats.by_columns.upserts import UpsertColumns
-
-        return UpsertColumns.of(columns, key_columns)
 
     def schemas(
         self, columns: Sequence[Column], key_columns: Sequence[Column], topic: str

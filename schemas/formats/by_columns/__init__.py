@@ -1,1 +1,0 @@
-"""Formats in JSON, read by whole columns (`schemas.formats.protocol.ColumnReader`)."""
