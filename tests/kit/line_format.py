@@ -13,6 +13,8 @@ from typing import Any, Literal
 import pyarrow as pa
 import pytest
 
+from schemas.codec.change import structs_of
+from schemas.codec.results import Decoded, ReadStructs, row_type
 from schemas.errors import Code, InputError
 from schemas.formats.protocol import Half, Origin, Origins, OutputFormat, OutputRows
 from schemas.formats.registry import OUTPUT_FORMATS, UPSTREAM_FORMATS
@@ -20,6 +22,9 @@ from schemas.position import Key
 from schemas.records import Change, Op, Row
 from schemas.table import Column
 from schemas.types import ColumnType
+from streaming.reading.records.forms import ReadRecord, RecordForm
+from streaming.reading.records.reader import READERS
+from streaming.reading.records.upstreams import UpstreamReader
 
 LINE_TYPES = tuple(map(ColumnType.parse, ("boolean", "int", "bigint", "string")))
 
@@ -32,6 +37,9 @@ class LineFormat(OutputFormat):
     """Text lines."""
 
     format: Literal["lines"] = "lines"
+
+    def decoder(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> LineDecoder:
+        return LineDecoder(self.rows(columns, key_columns), row_type(columns), row_type(key_columns))
 
     def rows(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> LineRows:
         return LineRows(len(columns), len(key_columns))
@@ -83,6 +91,51 @@ class LineRows(OutputRows):
 
 
 @dataclass(frozen=True)
+class LineDecoder:
+    rows: LineRows
+    kind: pa.StructType
+    key_kind: pa.StructType
+
+    def decode(self, keys: pa.BinaryArray, values: pa.BinaryArray) -> Decoded:
+        found, errors = list[Change | None](), dict[int, InputError]()
+        for row, (key, value) in enumerate(zip(keys.to_pylist(), values.to_pylist(), strict=True)):
+            try:
+                found.append(self.rows.read_change(key, value))
+                pa.array(
+                    [each and dict(zip(names(self.kind), each, strict=True)) for each in pair(found[-1])],
+                    self.kind,
+                )
+            except (InputError, ValueError, TypeError, pa.ArrowException) as error:
+                found[row:] = [None]
+                errors[row] = error if isinstance(error, InputError) else malformed()
+        before, after = zip(*map(pair, found), strict=True) if found else ((), ())
+        ops = pa.array([each and each.op.value for each in found], pa.int8())
+        return Decoded(ops, structs_of(before, self.kind), structs_of(after, self.kind), errors)
+
+    def decode_keys(self, keys: pa.BinaryArray) -> ReadStructs:
+        found, errors = list[Key | None](), dict[int, InputError]()
+        for row, data in enumerate(keys.to_pylist()):
+            try:
+                found.append(self.rows.read_key(data))
+            except InputError as error:
+                found.append(None)
+                errors[row] = error
+        return ReadStructs.of(structs_of(found, self.key_kind), errors)
+
+
+def pair(change: Change | None) -> tuple[Row | None, Row | None]:
+    return (None, None) if change is None else (change.before, change.after)
+
+
+def names(kind: pa.StructType) -> list[str]:
+    return [field.name for field in kind]
+
+
+def malformed() -> InputError:
+    return InputError(Code.CHANGE_MALFORMED, found="values of other types", what="line")
+
+
+@dataclass(frozen=True)
 class LineKeys:
     def __call__(self, arrays: Sequence[pa.Array]) -> pa.BinaryArray:
         return pa.array([line(key) for key in rows_of(arrays)], pa.binary())
@@ -108,7 +161,21 @@ def rows_of(arrays: Sequence[pa.Array]) -> list[tuple[Any, ...]]:
     return list(zip(*(array.to_pylist() for array in arrays), strict=True))
 
 
+class LineReader(UpstreamReader):
+    """Of the checker, which shares none with the service."""
+
+    def __init__(self, form: RecordForm, columns: Sequence[Column], key_columns: Sequence[Column]) -> None:
+        self._rows = LineRows(len(columns), len(key_columns))
+
+    def key(self, data: bytes | None, *, where: str | None = None) -> Key:
+        return self._rows.read_key(data or b"", where=where)
+
+    def record(self, key: bytes | None, value: bytes | None, *, where: str | None = None) -> ReadRecord:
+        return ReadRecord(self._rows.read_change(key, value, where=where))
+
+
 def know_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kind is known for the rest of a test: the registries are all that has to be touched."""
     monkeypatch.setitem(UPSTREAM_FORMATS, "lines", LineFormat)
     monkeypatch.setitem(OUTPUT_FORMATS, "lines", LineFormat)
+    monkeypatch.setitem(READERS, "lines", LineReader)

@@ -45,6 +45,8 @@ class RecordForm:
     tombstones: bool = False
     schemas: SchemaLookup | None = None
     """Of an upstream with schemas by id."""
+    images: str = "full"
+    """The images that a change comes with, as its format declares them."""
     key_id: int = 0
     value_id: int = 0
     """Of an output with schemas by id: those that its records begin with."""
@@ -57,6 +59,8 @@ class RecordForm:
         # Every upstream that can have digits beyond microseconds has a setting for them; outputs never do.
         is_output = settings["format"] != "change" and "sub_micros" not in settings
         more: dict[str, Any] = {"schemas": getattr(declared, "schemas_by_id", None)}
+        if (images := getattr(declared, "images", None)) is not None:
+            more["images"] = images.value
         if (ids := getattr(declared, "ids", None)) is not None:
             more |= {"key_id": ids.key, "value_id": ids.value}
         chosen = "deleted_field" in declared.model_fields_set
@@ -65,12 +69,7 @@ class RecordForm:
     @property
     def rows_before(self) -> RowImages:
         """Which rows its changes come with."""
-        if self.format == "append":
-            return RowImages.NO_IDENTITY
-        is_full = self.format == "change" or (
-            self.format == "debezium" and (self.is_output or self.before == "full")
-        )
-        return RowImages.FULL if is_full else RowImages.NONE
+        return _IMAGES[self.images]
 
     @property
     def may_be_null(self) -> bool:
@@ -108,6 +107,9 @@ class RecordForm:
         """The field by which a value deletes its row; None where that is a column, unless it was chosen."""
         is_column = any((column.field or column.name) == self.deleted_field for column in columns)
         return None if is_column and not self.is_deleted_field_chosen else self.deleted_field
+
+
+_IMAGES = {"full": RowImages.FULL, "after only": RowImages.NONE, "rows": RowImages.NO_IDENTITY}
 
 
 class ReadRecord(NamedTuple):

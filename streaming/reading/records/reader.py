@@ -5,7 +5,8 @@ What is shared with the service is declared, not computed: tables and types, set
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from schemas.errors import Code, InputError
 from schemas.position import Key
@@ -17,6 +18,9 @@ from streaming.reading.records.outputs import AvroOutput, JsonOutput, OutputRead
 from streaming.reading.records.upstreams import Appended, ChangeEvents, Upserts, UpstreamReader
 from streaming.reading.values.avro_bytes import RowCodec
 from streaming.reading.values.invalid import InvalidRecordError
+
+Columns: TypeAlias = Sequence[Column]
+MakeReader: TypeAlias = Callable[[RecordForm, Columns, Columns], UpstreamReader]
 
 
 class PlainChanges(UpstreamReader):
@@ -40,19 +44,30 @@ class PlainChanges(UpstreamReader):
             raise reason.as_input(Code.CHANGE_MALFORMED, "a value", where) from None
 
 
+def _output(form: RecordForm, columns: Columns, key_columns: Columns) -> OutputReader:
+    if form.encoding == "avro-registry":
+        return OutputReader(form, columns, key_columns, AvroOutput(form, columns, key_columns))
+    connect = form.encoding == "json-schema"
+    return OutputReader(form, columns, key_columns, JsonOutput(columns, key_columns, connect=connect))
+
+
+def _records(form: RecordForm, columns: Columns, key_columns: Columns) -> AvroRecords | JsonRecords:
+    return (AvroRecords if form.encoding == "avro-registry" else JsonRecords)(form, columns, key_columns)
+
+
+READERS: dict[str, MakeReader] = {
+    "change": lambda form, columns, keys: PlainChanges(columns, keys),
+    "append": lambda form, columns, keys: Appended(form, columns, _records(form, columns, keys)),
+    "upsert": lambda form, columns, keys: Upserts(form, columns, keys, _records(form, columns, keys)),
+    "debezium": lambda form, columns, keys: ChangeEvents(form, columns, keys, _records(form, columns, keys)),
+}
+"""By format: of upstreams, and of outputs that have a reader of their own.
+
+A format that is added to the product has to be added here: the checker shares no reader with the service.
+"""
+
+
 def reader_of(form: RecordForm, columns: Sequence[Column], key_columns: Sequence[Column]) -> UpstreamReader:
     """The reader of records in a form. `columns` are those of its rows: the table's, or the job's for an output."""
-    is_avro = form.encoding == "avro-registry"
-    if form.format == "change":
-        return PlainChanges(columns, key_columns)
-    if form.is_output:
-        if is_avro:
-            return OutputReader(form, columns, key_columns, AvroOutput(form, columns, key_columns))
-        connect = form.encoding == "json-schema"
-        return OutputReader(form, columns, key_columns, JsonOutput(columns, key_columns, connect=connect))
-    records = (AvroRecords if is_avro else JsonRecords)(form, columns, key_columns)
-    if form.format == "append":
-        return Appended(form, columns, records)
-    if form.format == "upsert":
-        return Upserts(form, columns, key_columns, records)
-    return ChangeEvents(form, columns, key_columns, records)
+    is_own = form.is_output and form.format in ("upsert", "debezium", "append")
+    return (_output if is_own else READERS[form.format])(form, columns, key_columns)
