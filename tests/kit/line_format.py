@@ -101,10 +101,7 @@ class LineDecoder:
         for row, (key, value) in enumerate(zip(keys.to_pylist(), values.to_pylist(), strict=True)):
             try:
                 found.append(self.rows.read_change(key, value))
-                pa.array(
-                    [each and dict(zip(names(self.kind), each, strict=True)) for each in pair(found[-1])],
-                    self.kind,
-                )
+                structs_of(pair(found[-1]), self.kind)
             except (InputError, ValueError, TypeError, pa.ArrowException) as error:
                 found[row:] = [None]
                 errors[row] = error if isinstance(error, InputError) else malformed()
@@ -125,10 +122,6 @@ class LineDecoder:
 
 def pair(change: Change | None) -> tuple[Row | None, Row | None]:
     return (None, None) if change is None else (change.before, change.after)
-
-
-def names(kind: pa.StructType) -> list[str]:
-    return [field.name for field in kind]
 
 
 def malformed() -> InputError:
@@ -171,7 +164,8 @@ class LineReader(UpstreamReader):
         return self._rows.read_key(data or b"", where=where)
 
     def record(self, key: bytes | None, value: bytes | None, *, where: str | None = None) -> ReadRecord:
-        return ReadRecord(self._rows.read_change(key, value, where=where))
+        change = self._rows.read_change(key, value, where=where)
+        return ReadRecord(change, key=self.key(key, where=where))
 
 
 def know_lines(monkeypatch: pytest.MonkeyPatch) -> None:
