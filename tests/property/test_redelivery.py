@@ -320,7 +320,7 @@ CANARIES: dict[str, tuple[History, str, tuple[object, str, object]]] = {
     "the rest of an interval is not looked through": (
         servers.new_snapshot,
         "postgresql",
-        (Redelivery, "is_doubtful", property(lambda self: False)),
+        (Redelivery, "needs_consent", property(lambda self: False)),
     ),
     "a number of a GTID is lower by itself": (
         servers.blocks_of_numbers,
