@@ -2,7 +2,7 @@
 
 For the edges: barriers, `produce`, `consume`, `verify`, tests. The path of every row in the service does not
 come through here: `schemas.avro.columns` decodes and `schemas.avro.columnar` encodes whole columns.
-This is the readable twin that both are tested against.
+This is the readable reference that both are tested against.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ def decode_barrier(header: bytes | None, data: bytes | None, *, where: str | Non
 
 
 def check_barrier(barrier: Barrier, header: bytes | None) -> None:
-    """The conditions on a barrier in the data and beside it. Raises: MalformedError."""
+    """The conditions on a barrier in the data and in a separate topic. Raises: MalformedError."""
     if header != barrier_header(barrier):
         raise MalformedError("header and value name different epochs")
     if not barrier.curr > barrier.prev >= 0:

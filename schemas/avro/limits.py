@@ -29,7 +29,7 @@ _OPTIONAL = 2
 
 
 class MalformedError(ValueError):
-    """Why bytes are not a record, and the code if the cause has its own. The caller knows the place."""
+    """Bytes that are not a record: the reason, and the code if it has its own. The caller knows the location."""
 
     def __init__(self, reason: str, code: Code | None = None) -> None:
         self.code = code

@@ -30,7 +30,7 @@ SOURCE: Mapping[str, str] = {
     "epoch": "string",
     "vnode": "int",
 }
-"""Where an event comes from."""
+"""The fields of an event's origin, with their types."""
 
 
 def namespace_of(topic: str) -> str:

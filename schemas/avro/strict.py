@@ -1,4 +1,4 @@
-"""What fastavro lets pass and other readers of Avro do not.
+"""Checks for invalid bytes that fastavro accepts and other readers of Avro refuse.
 
     a negative index of a union    it counts from the end, Java gives up
     a boolean above 1              TRUE, in Java FALSE

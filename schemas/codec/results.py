@@ -67,7 +67,7 @@ class ReadStructs(NamedTuple):
 
 
 class StructReader(Protocol):
-    """One half of records in one encoding."""
+    """The keys or the values of records in one encoding."""
 
     def read(self, records: pa.BinaryArray) -> ReadStructs:
         """Of n keys or values, none of which is null; slices are fine.
@@ -123,6 +123,6 @@ def structs_at(structs: pa.StructArray, rows: npt.NDArray[np.intp], count: int) 
 
 
 def with_names(structs: pa.StructArray, kind: pa.StructType) -> pa.StructArray:
-    """The same fields, by place, under the names of another type."""
+    """The same fields, by position, under the names of another type."""
     arrays = [structs.field(index) for index in range(kind.num_fields)]
     return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=structs.is_null())

@@ -89,7 +89,7 @@ class DebeziumFormat(RegistryFormat):
 
     @property
     def is_whole(self) -> bool:
-        """Whether events come with the row before them."""
+        """True if events contain the row before the change."""
         return self.before == "full"
 
     @property

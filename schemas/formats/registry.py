@@ -1,4 +1,4 @@
-"""The kinds of format that there are, by the name that the key `format` gives: the only place that lists them.
+"""The kinds of format that there are, by the name that the key `format` gives: the only module that lists them.
 
 A kind that is added here is known to the configuration, to jobs and to their documentation.
 """

@@ -19,7 +19,7 @@ from schemas.table import Column
 from schemas.types import ColumnType, TypeName, Value
 
 Encoding = Literal["json", "json-schema"]
-"""Plain values that say what they are; or Kafka Connect's, which the schema beside them explains."""
+"""Plain values that say what they are; or Kafka Connect's, which the schema in their frame explains."""
 
 _PYTHON: dict[TypeName, type] = {
     TypeName.BOOLEAN: bool,

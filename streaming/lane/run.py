@@ -64,7 +64,7 @@ def run_lane(task: LaneTask, lane: int, batches: Iterable[pa.RecordBatch], schem
     With `task.in_parts` the rows of `batches` come in the order of interval, partition and offset, else in any. Where
     jobs read the upstream, they are the records of the lane's partitions too, as `history_ranges` has them.
     Raises: Fenced and OutcomeUnknown (see `Writer`), StateError when pinned files are gone, DecodedSchemaError
-    when `schema`, that of all `batches`, is not `decoded_schema`. What is `Undone`, because of records at fault or for
+    when `schema`, that of all `batches`, is not `decoded_schema`. What is `Undone`, because of invalid records or for
     want of something, has left nothing visible.
     """
     check_decoded(schema, task.table)
@@ -76,7 +76,7 @@ class _TooManyError(Exception):
 
 
 class _FaultyError(Exception):
-    """Ends a transaction because of records at fault, or such as can't be read yet."""
+    """Ends a transaction because of records that are invalid, or can't be read yet."""
 
 
 class _SupersededError(Exception):
@@ -85,7 +85,7 @@ class _SupersededError(Exception):
 
 @dataclass(frozen=True)
 class _Outgoing:
-    """What went to the outputs, and where these end; `already`: an earlier attempt had sent it."""
+    """The records sent to the outputs, and the outputs' ends; `already`: an earlier attempt had sent them."""
 
     sent: Sent = Sent()  # noqa: RUF009 (a value)
     ends: Mapping[SinkPartition, Mark] = field(default_factory=dict)
@@ -293,5 +293,5 @@ def write_log(task: LaneTask, lane: int, changes: Changes) -> list[DataFile]:
 
 
 def file_stem(task: LaneTask, lane: int) -> str:
-    """How the names of a lane's files begin."""
+    """The common prefix of the names of a lane's files."""
     return f"{task.plan.epoch:020d}-{lane}"

@@ -82,7 +82,7 @@ class LaneTask:
 
     @property
     def transaction_timeout_ms(self) -> int:
-        """How long a lane's transaction may take before the broker aborts it."""
+        """The time, in milliseconds, after which the broker aborts a lane's transaction."""
         is_long = self.in_parts or self.unhurried
         return self.limits.long_transaction_ms if is_long else TRANSACTION_TIMEOUT_MS
 
@@ -114,7 +114,7 @@ class LaneTask:
 
 @dataclass(frozen=True)
 class Sent:
-    """What a lane has read and sent, by job. `rows_read[job][part]` counts snapshot rows, filtered ones included.
+    """Counts of a lane's work, by job. `rows_read[job][part]` counts snapshot rows, filtered ones included.
 
     `history` are those in `snapshot` that came with the changes.
     """
@@ -129,9 +129,9 @@ class Sent:
 class LaneResult:
     """Of a lane that has done its part: it is visible in the outputs, and its files are for the driver to commit.
 
-    `seen` is how far the upstream's partitions have come, where records may come again, and `redelivered` counts those
-    that did; `ignored` counts records that say nothing of the table. `waiting` are events that wait for chunks, and
-    `released_rows` counts rows of chunks that are in the log from now on.
+    `seen` is how far the upstream's partitions have come, where records may be redelivered, and `redelivered` counts
+    those that were; `ignored` counts records that say nothing of the table. `waiting` are events that wait for chunks,
+    and `released_rows` counts rows of chunks that are in the log from now on.
     """
 
     lane: int
@@ -151,14 +151,14 @@ class LaneResult:
 
 @dataclass(frozen=True)
 class Faulty:
-    """Upstream records at fault: the plan goes on without them, or the service ends."""
+    """Invalid upstream records: the plan goes on without them, or the service ends."""
 
     faults: tuple[Fault, ...]
 
 
 @dataclass(frozen=True)
 class Awaits:
-    """Records wait for the schemas with these ids. What is at fault is decided once every record can be read."""
+    """Records wait for the schemas with these ids. Which records are invalid is decided once all can be read."""
 
     ids: frozenset[int]
 
@@ -208,7 +208,7 @@ class Undone:
 
 
 LaneOutcome = LaneResult | Undone
-"""What a lane reports to the driver."""
+"""The result that a lane reports to the driver."""
 
 
 @dataclass(frozen=True)
@@ -249,7 +249,7 @@ class LaneJob:
 
     @property
     def reads_upstream(self) -> bool:
-        """Whether its slices come with the changes."""
+        """True if its slices come with the changes."""
         return self.definition.scan.reads_upstream
 
     @cached_property
@@ -271,7 +271,7 @@ class LaneJob:
         return [column.name for column in JobSchemas.from_job(self.definition, self.table).read]
 
     def passes(self, arrays: Mapping[str, pa.Array]) -> pa.Array | None:
-        """Where the filter is TRUE (NULL counts as no); None without a filter."""
+        """True where the filter is TRUE (False where it is NULL); None without a filter."""
         return None if self.filter is None else evaluate(self.filter, arrays).fill_null(False)
 
     def reported(self, rows_read: Mapping[int, int]) -> Mapping[int, Progress]:

@@ -74,7 +74,7 @@ class LaneReading:
 
     @property
     def is_anew(self) -> bool:
-        """Whether `waiting` is all that waits, not only what has come: chunks are released."""
+        """True if `waiting` is all that waits instead of only what has arrived: chunks are released."""
         return self.reading.due > 0
 
     def __call__(self, changes: Changes) -> Changes:

@@ -1,4 +1,4 @@
-"""Whether an interval holds nothing but its barriers: then its lanes have no record to be given, and need no Spark.
+"""Detection of intervals that hold only their barriers: their lanes get no records, and need no Spark.
 
 A Spark job that finds nothing takes as long as one that finds a few changes, and an idle table would pay for one with
 every barrier. A few offsets are read in a few milliseconds instead.
@@ -34,7 +34,7 @@ class QuietIntervals:
         self._reader: RangeReader | None = None
 
     def is_quiet(self, plan: BatchPlan) -> bool:
-        """Whether the batch's own records are its barriers' markers, and such as the plan skips.
+        """True if the batch's own records are only its barriers' markers and records that the plan skips.
 
         False wherever that is not certain, a broker that does not answer and lost records included: what reads the
         records for the lanes says what is wrong.

@@ -1,4 +1,4 @@
-"""How long an upstream keeps what was not read yet, and a warning before that becomes short.
+"""The time for which an upstream keeps unread records, and a warning before it becomes short.
 
 Needed are the records that no batch has handled: those of the plan in the journal and all behind it. What is before
 them is in the replica's tables and in the outputs, and may be deleted. Kafka deletes whole segments, by their newest
@@ -48,7 +48,7 @@ class Margin:
 
 
 def kept_ms(settings: Mapping[str, str]) -> int | None:
-    """How many milliseconds a topic with these settings surely keeps the records that matter; None: for ever.
+    """The time, in milliseconds, that a topic with these settings surely keeps needed records; None: for ever.
 
     `retention.bytes` is ignored: when it deletes depends on the traffic.
     """

@@ -75,7 +75,7 @@ class UpstreamIdentity:
 
 
 def binding(table: TableSchema, upstream: UpstreamIdentity, start: AnyStart | None = None) -> str:
-    """What a state is of, table, topic and start, as JSON for the journal."""
+    """The table, topic and start that a state is bound to, as JSON for the journal."""
     bound = {} if start is None else start.bound()
     return json.dumps({**table.to_dict(), "upstream": asdict(upstream), **bound})
 
@@ -153,7 +153,7 @@ class UpstreamGuard:
         return marks
 
     def margins(self, marks: Sequence[Watermarks], next_offsets: Sequence[int]) -> tuple[Margin, ...]:
-        """As `Retention.look`."""
+        """Same as `Retention.look`."""
         return self._retention.look(marks, self._gaps.first(next_offsets))
 
     def reason(self, problem: EnvironmentProblem, next_offsets: Sequence[int]) -> BackfillError:

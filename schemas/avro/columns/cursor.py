@@ -5,7 +5,7 @@ column, a microsecond for a record of four columns, and nothing row by row in Py
 
 Only what is certain is read. Whatever is odd about one of the records (it is cut short, has bytes behind it, needless
 bytes in a number, a value that its column can't hold) is an `OddRecordError` for all: which record it is, and what is
-wrong with it, is for the twin that reads them one by one (`schemas.avro.codec`).
+wrong with it, is for the reference decoder that reads them one by one (`schemas.avro.codec`).
 """
 
 from __future__ import annotations
@@ -103,13 +103,13 @@ class Cursor:
 
     def _passed(self, sizes: Places) -> tuple[Places, Places]:
         starts = self.at
-        # A size may be anything, and the sum too large for a place.
+        # A size may be anything, and the sum too large for an offset.
         refuse((sizes > self._end - starts).any())
         self.at = starts + sizes
         return starts, sizes
 
     def texts(self, kind: pa.DataType, starts: Places, sizes: Places) -> pa.Array:
-        """What stands there. Raises: OddRecordError where a text is not UTF-8."""
+        """The texts at these offsets. Raises: OddRecordError where a text is not UTF-8."""
         offsets = np.zeros(len(sizes) + 1, np.int64)
         np.cumsum(sizes, out=offsets[1:])
         refuse(offsets[-1] > _MAX_OFFSET)

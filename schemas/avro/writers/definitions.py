@@ -1,4 +1,4 @@
-"""Writers' schemas with the definition of each type in place of its name.
+"""Writers' schemas with the definition of each type instead of its name.
 
 Registries hold schemas that strict parsers refuse although the bytes are sound: with defaults of another type than
 their field, decimals of impossible digits, symbols with dashes, one type defined twice. Only what decides about the
@@ -25,7 +25,7 @@ _RECORDS = ("record", "error")
 
 
 def parsed(schema: WriterSchema) -> Schema:
-    """A schema as JSON has it, with definitions in place of names. Raises: MisfitError."""
+    """A schema as JSON has it, with definitions instead of names. Raises: MisfitError."""
     if schema.kind != "AVRO":
         raise MisfitError(f"a schema of type {schema.kind}, not AVRO")
     definitions = _Definitions()

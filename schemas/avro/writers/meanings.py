@@ -38,7 +38,7 @@ _BY_CONNECT = {
     "io.debezium.time.MicroTimestamp": "timestamp-micros",
     "io.debezium.time.NanoTimestamp": "timestamp-nanos",
 }
-"""Kafka Connect's converters name some types by a property of their own beside, or in place of, `logicalType`."""
+"""Kafka Connect's converters name some types by a property of their own with, or instead of, `logicalType`."""
 _SCALE = re.compile("-?[0-9]{1,3}")
 _OWN_SCALE_NAME = "io.debezium.data.VariableScaleDecimal"
 """The form of PostgreSQL's `numeric`."""
@@ -56,7 +56,7 @@ def unwrapped(schema: Schema) -> Mapping[str, Any]:
 
 
 def meaning(kind: Mapping[str, Any]) -> str | None:
-    """What values of a type stand for: its `logicalType`, or Avro's name for a type of Connect; None for neither.
+    """The meaning of a type's values: its `logicalType`, or Avro's name for a type of Connect; None for neither.
 
     A logical type that Avro does not know is none. Raises: MisfitError for one that makes no sense here.
     """
@@ -76,7 +76,7 @@ def meaning(kind: Mapping[str, Any]) -> str | None:
 
 
 def has_own_scale(kind: Mapping[str, Any]) -> bool:
-    """Whether a record is Debezium's decimal with its own scale."""
+    """True if a record is Debezium's decimal with its own scale."""
     fields = [(field["name"], unwrapped(field["type"])["type"]) for field in kind["fields"]]
     return kind["name"] == _OWN_SCALE_NAME and fields == [("scale", "int"), ("value", "bytes")]
 
@@ -105,5 +105,5 @@ def decimal_scale(kind: Mapping[str, Any]) -> int:
 
 
 def digits_in(size: int) -> int:
-    """How many digits every number of so many bytes has room for."""
+    """The number of decimal digits that always fit in a signed number of `size` bytes."""
     return int(math.log10(2) * (8 * max(1, size) - 1))

@@ -40,7 +40,7 @@ class FieldHistory:
         self._declared = frozenset(each.in_records.name for each in self.table.columns)
 
     def add(self, names: Iterable[str]) -> None:
-        """Those of the next row."""
+        """Add the names of the next row."""
         self.rows += 1
         for name in names:
             if name in self._declared:

@@ -35,7 +35,7 @@ class SeenNames:
         return frozenset(column.in_records.name for column in self.table.key_columns)
 
     def add(self, names: frozenset[str]) -> None:
-        """Those of one row."""
+        """Add the names of one row."""
         if names <= self._of_key:
             return
         self.rows += 1

@@ -1,4 +1,4 @@
-"""What Debezium's PostgreSQL connector writes in place of a value that the database did not log, in every form.
+"""The placeholder of Debezium's PostgreSQL connector for a value that the database did not log, in every form.
 
 Source: https://github.com/debezium/debezium, `UnchangedToastedPlaceholder` and `PostgresValueConverter`: a text stands
 for itself, bytes are its UTF-8 (in hexadecimal or base64 by `binary.handling.mode`), an array has one element of text,
@@ -76,5 +76,5 @@ def _compact(value: object) -> str:
 
 @cache
 def placeholder(setting: str = UNAVAILABLE) -> Placeholder:
-    """As `Placeholder`, made once."""
+    """Same as `Placeholder`, cached by its setting."""
     return Placeholder(setting)

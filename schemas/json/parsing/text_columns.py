@@ -1,4 +1,4 @@
-"""Days, instants and decimals that are texts in ISO 8601 and in digits, by whole columns.
+"""Days, instants and decimals that are texts in ISO 8601 and in digits, columnar.
 
 Only the forms that are usual are read; what else may be meant is for who reads the texts one by one. Raised here is
 `OddRecordError`, or pa.ArrowInvalid.

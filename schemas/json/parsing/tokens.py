@@ -12,7 +12,7 @@ MAX_DEPTH, MAX_NAME, MAX_NUMBER = 999, 50_000, 1_000
 
 
 class JsonError(ValueError):
-    """Why bytes are not what they have to be. The message holds nothing of them; the caller knows their place."""
+    """Invalid bytes, with the reason. The message holds none of them; the caller knows their location."""
 
     def __init__(self, reason: str, code: Code = Code.JSON_MALFORMED, column: str | None = None) -> None:
         self.code, self.column = code, column
@@ -20,7 +20,7 @@ class JsonError(ValueError):
 
 
 class Kind(Enum):
-    """What a value is in JSON."""
+    """The kind of a JSON value."""
 
     TEXT = auto()
     INTEGER = auto()

@@ -85,7 +85,7 @@ class RowStore(Protocol):
 def local_store(name: str, table: TableSchema, rows_folder: str | None = None) -> RowStore:
     """A store below the machine's folder for rows (see `folder`): `<state>/<first vnode>-<end>`.
 
-    A new one takes the place of those that have some of its vnodes: those of other lanes, before a rescale.
+    A new one replaces those that have some of its vnodes: those of other lanes, before a rescale.
     Raises: EnvironmentProblem, as `own_folder`.
     """
     folder = make_root(rows_folder) / name
@@ -241,7 +241,7 @@ class _LocalView:
         self._txn, self._rows = txn, rows
 
     def values(self, keys: pa.Array) -> Values:
-        """What is known of distinct keys."""
+        """The stored value of each of some distinct keys; None for a key without one."""
         wanted = _short(keys)
         with self._txn.cursor(db=self._rows) as cursor:
             found: dict[Any, Any] = dict(cursor.getmulti(sorted(wanted)))

@@ -1,4 +1,4 @@
-"""The names of the fields in an upstream's newest rows, read beside the batches, a few records every few seconds.
+"""The names of the fields in an upstream's newest rows, read apart from the batches, a few records every few seconds.
 
 So no batch pays for it: lanes take columns apart, and what a record lacks is null there. Where records come faster than
 they are looked at, the newest of them are; those behind them are passed over.

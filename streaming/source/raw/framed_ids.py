@@ -30,12 +30,12 @@ class NamedSchemas:
         return cls(ids[prefixes.indices.to_numpy()])
 
     def within(self, wanted: Collection[int]) -> npt.NDArray[np.bool_]:
-        """Where the id is one of these."""
+        """True where the id is one of these."""
         found: npt.NDArray[np.bool_] = np.isin(self.ids, list(wanted))
         return found
 
     def outside(self, known: Collection[int]) -> npt.NDArray[np.bool_]:
-        """Where there is an id, and it is none of these."""
+        """True where there is an id, and it is none of these."""
         found: npt.NDArray[np.bool_] = (self.ids != NO_ID) & ~self.within(known)
         return found
 
