@@ -57,11 +57,11 @@ class Change:
 
 
 NO_DATA = -3
-"""In a column of ops, of a record that says nothing of the table: a heartbeat, a message."""
+"""The op, in a column of ops, of a record that does not concern the table: a heartbeat, a message."""
 
 
 class OddRecordError(Exception):
-    """Among records that were to be read together is one that has to be read by itself. None of them was read."""
+    """A record, among those that were to be read together, has to be read by itself. None of them was read."""
 
 
 def refuse(is_odd: object) -> None:

@@ -37,7 +37,7 @@ OWN_SCALE: Schema = {
     "fields": [{"name": "scale", "type": "long"}, {"name": "value", "type": "bytes"}],
 }
 MOST_SCALE = 999
-"""Of a decimal that comes with its scale."""
+"""The maximum scale of a decimal that comes with its scale."""
 _MOST_UNSCALED = 10 ** (MAX_DECIMAL_PRECISION + MOST_SCALE)
 """No number that is larger fits a column, whatever its scale; to take it apart could take long."""
 DAY_MICROS = 86_400_000_000

@@ -1,4 +1,4 @@
-"""Which fields of a writer's records are read: those of a table's columns, in plain types, and no others.
+"""Projections of writers' records: they read the fields of a table's columns, in plain types, and no others.
 
 A projection has two schemas, for Avro's own schema resolution. By `writer` the bytes are walked over; it is the
 writer's schema with plain types where a column is read, without names that could clash, and without logical types.
@@ -58,7 +58,7 @@ def projected(schema: WriterSchema, project: Project) -> Projection:
 
 
 def misfit(schema: WriterSchema, project: Project) -> str | None:
-    """Why no record by a schema can be read like this; None if records can."""
+    """The reason why no record by a schema can be read like this; None if records can."""
     try:
         projected(schema, project)
     except MisfitError as reason:

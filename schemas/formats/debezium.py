@@ -204,6 +204,6 @@ class DebeziumFormat(RegistryFormat):
 
 
 def key_misfit(table: TableSchema) -> str | None:
-    """Why keys of this table could be mistaken for a frame; None if they can't."""
+    """The reason why keys of this table could be mistaken for a frame; None if they can't."""
     reserved = [each.name for each in in_records(table.key_columns) if each.name in _FRAME]
     return f"a key column is named {reserved[0]}, as a part of a record" if reserved else None

@@ -42,7 +42,7 @@ Half: TypeAlias = Literal["key", "value"]
 
 
 class Images(Enum):
-    """Which rows come with a change."""
+    """The rows that come with a change."""
 
     FULL = "full"
     """INSERT has `after`, DELETE has `before`, UPDATE has both."""

@@ -19,7 +19,7 @@ from schemas.formats.upsert import UpsertFormat
 from schemas.kinds.declare import declare_kind
 
 DEFAULT = ChangeFormat()
-"""Of an upstream and of a job that name none."""
+"""The format of an upstream and of a job that name none."""
 UPSTREAM_FORMATS: dict[str, type[Format]] = {
     "change": ChangeFormat,
     "upsert": UpsertFormat,

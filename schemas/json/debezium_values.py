@@ -45,7 +45,7 @@ UNITS: Mapping[str, int] = {
     "microseconds": MICROS,
     "nanoseconds": NANOS,
 }
-"""In a second, by `ColumnTime`."""
+"""Units in a second, by `ColumnTime`."""
 SEMANTIC_UNITS: Mapping[str, int] = {
     "io.debezium.time.Timestamp": MILLIS,
     "org.apache.kafka.connect.data.Timestamp": MILLIS,

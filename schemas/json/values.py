@@ -24,7 +24,7 @@ from schemas.types import MAX_DECIMAL_PRECISION, ColumnType, TypeName, Value
 SubMicros = Literal["refuse", "truncate"]
 """The treatment of nonzero digits beyond microseconds."""
 Reader = Callable[[Token, ColumnType], Value]
-"""Of all values but null. ValueError: another form than the type's; OverflowError: a value that does not fit it."""
+"""Reads all values but null. ValueError: another form than the type's; OverflowError: a value that does not fit it."""
 
 _Day = TypeVar("_Day", bound=dt.date)
 _RANGES = {TypeName.INT: 2**31, TypeName.BIGINT: 2**63}

@@ -2,7 +2,7 @@
 
 Rows come out of the shuffle in any order. Every key lives in one upstream partition, so this order keeps the
 changes of each key in theirs, and intervals cut the rows into contiguous runs. The barriers' own records, those that
-say nothing of the table, and those that the plan leaves out are dropped here. Records at fault keep their place: see
+say nothing of the table, and those that the plan leaves out are dropped here. Invalid records keep their position: see
 `streaming.lane.faults`.
 """
 
@@ -168,7 +168,7 @@ def _interval(rows: pa.Table, plan: BatchPlan) -> npt.NDArray[np.int64]:
 def _markers(rows: pa.Table, plan: BatchPlan) -> Bools:
     """The markers of the plan's barriers that stand in the data.
 
-    Such a record is marked, has no key, and is the last one before an end. What is marked otherwise is at fault:
+    Such a record is marked, has no key, and is the last one before an end. A record with another mark is invalid:
     if it were dropped as well, a change with a stray mark would be lost.
     """
     markers = np.zeros(rows.num_rows, dtype=np.bool_)

@@ -78,7 +78,7 @@ def _all(changes: Changes, table: TableSchema, record_bytes: int, format_: Forma
 
 
 def _found(row: int | np.intp, code: Code, text: str, **values: object) -> Found:
-    """With the expectation of its code, in which `values` are filled in."""
+    """A fault with the expectation of its code, in which `values` are filled in."""
     return int(row), code, text, expectation(code, **values)
 
 

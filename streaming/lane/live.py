@@ -141,7 +141,7 @@ class LiveChanges:
         )
 
     def _shown(self, job: LaneJob, changes: Changes) -> tuple[Bools, Bools]:
-        """Which changes the positions show, whatever the filter says, and which of all stand before the batch."""
+        """Flags of changes that the positions show, whatever the filter says, and of those from before the batch."""
         shown = job.scan.covered(changes, job.positions)
         if not job.reads_upstream:
             return shown, np.zeros(len(changes), np.bool_)

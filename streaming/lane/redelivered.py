@@ -44,7 +44,7 @@ class RedeliveryFilter:
 
     @property
     def seen(self) -> dict[int, LaneSeen]:
-        """By partition, where the lane had records; of all partitions, where they were judged."""
+        """The records seen, by partition: those of the lane, or of all partitions if they were judged."""
         if self._judgement is not None:
             return {number: LaneSeen(judged=each) for number, each in self._judgement.seen.items()}
         seen = {number: LaneSeen({}, rows) for number, rows in self._snapshots.items()}
@@ -54,7 +54,7 @@ class RedeliveryFilter:
         return {number: LaneSeen(marks.get(number, {}), each.snapshots) for number, each in seen.items()}
 
     def __call__(self, changes: Changes, keys: pa.Array) -> Changes:
-        """The changes without redelivered ones; `keys` are their encoded keys. All must be sound.
+        """The changes without redelivered ones; `keys` are their encoded keys. All must be valid.
 
         Raises: JudgementNeededError.
         """

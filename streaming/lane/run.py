@@ -54,7 +54,7 @@ from streaming.source.decoded import check_decoded
 _PART_BYTES = 32 << 20
 """Decoded changes of a part that is sent; encoding it takes some five times as much."""
 _LOG_PART_ROWS, _LOG_PART_BYTES = 250_000, 32 << 20
-"""Of a part that is only written to the log, which takes some ten times as much while it is written: wide rows of
+"""Limits of a part that is only written to the log, which takes some ten times as much then: wide rows of
 64 MiB a part came to 723 MiB in a worker, of 32 MiB to 557."""
 
 
@@ -159,7 +159,7 @@ class _Lane:
         return outgoing
 
     def _parts(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Shares]:
-        """At least one part. The log of each is written when the next one is asked for. Raises: _FaultyError."""
+        """Yields at least one part. The log of each is written when the next one is asked for. Raises: _FaultyError."""
         for part in self._split(batches):
             changes = order_changes(part, self.schema, self.task.plan, self.task.table)
             task = self.task
@@ -268,7 +268,7 @@ class _Lane:
 def _pieces(
     batches: Iterable[pa.RecordBatch], most_rows: int, most_bytes: int
 ) -> Iterator[list[pa.RecordBatch]]:
-    """As many batches at a time as reach one of the limits; the last piece may be empty."""
+    """Yields as many batches at a time as reach one of the limits; the last piece may be empty."""
     piece: list[pa.RecordBatch] = []
     rows = held = 0
     for batch in batches:

@@ -78,7 +78,7 @@ class LaneTask:
     judgement: Judgement | None = None
     failpoint: Armed | None = None
     record_bytes: Mapping[str, int] = field(default_factory=dict)
-    """By output: key and value that a record of it may have, where it has a limit that is known."""
+    """The maximum bytes of key and value of a record, by output, where its limit is known."""
 
     @property
     def transaction_timeout_ms(self) -> int:
@@ -127,7 +127,7 @@ class Sent:
 
 @dataclass(frozen=True)
 class LaneResult:
-    """Of a lane that has done its part: it is visible in the outputs, and its files are for the driver to commit.
+    """Result of a lane that has done its part: visible in the outputs, and its files are for the driver to commit.
 
     `seen` is how far the upstream's partitions have come, where records may be redelivered, and `redelivered` counts
     those that were; `ignored` counts records that say nothing of the table. `waiting` are events that wait for chunks,
@@ -201,7 +201,7 @@ class Crashed:
 
 @dataclass(frozen=True)
 class Undone:
-    """Of a lane that has not done its part, and why. But for `Failed` and `Crashed` nothing of it became visible."""
+    """The reason why a lane has not done its part. Except for `Failed` and `Crashed`, nothing of it became visible."""
 
     lane: int
     why: Faulty | LongRow | Awaits | Lack | Superseded | Failed | Crashed
@@ -244,7 +244,7 @@ class LaneJob:
 
     @property
     def definition(self) -> JobDefinition:
-        """As it was created."""
+        """The definition with which the job was created."""
         return self.plan.state.definition
 
     @property
@@ -307,7 +307,7 @@ class LaneJob:
 def places_before(
     task: LaneTask, jobs: Iterable[LaneJob]
 ) -> dict[SinkConfig, dict[SinkPartition, int | None]]:
-    """By sink, the partitions that a lane writes to, each with the epoch that it ends with before (None: empty)."""
+    """The partitions that a lane writes to, by sink, each with the epoch that it ends with before (None: empty)."""
     start = None if task.plan.start is None else task.plan.start.epoch
     places: dict[SinkConfig, dict[SinkPartition, int | None]] = {}
     for job in jobs:

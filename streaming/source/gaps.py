@@ -109,7 +109,7 @@ def _lost(topic: str, partition: int, wanted: int, gone: str) -> InputError:
 
 
 def _maybe_lost(topic: str, partition: int, wanted: int, gone: range) -> InputError:
-    """There may have been records, and may not: ends of transactions have offsets, too."""
+    """The error for records that may or may not have existed: ends of transactions have offsets, too."""
     named = " ".join(f"--skip-record {partition}@{offset}" for offset in gone[:_MOST_NAMED])
     return InputError(
         Code.DATA_LOST,

@@ -29,7 +29,7 @@ from streaming.source.raw.records import Records
 
 @dataclass(frozen=True)
 class LoggedRecords:
-    """Of the topic of one table. `holds_barriers`: some records are barriers, which are left out."""
+    """A reader of the topic of one table. `holds_barriers`: some records are barriers, which are left out."""
 
     kafka: KafkaSettings
     topic: str

@@ -22,7 +22,7 @@ from streaming.kafka.consumer import RangeReader
 from streaming.kafka.topics import known_settings
 
 _SMALL_SHARE = 0.25
-"""Of what the topic keeps. Of a week it is the time from Friday evening to Sunday noon."""
+"""The share of the time that the topic keeps. Of a week it is the time from Friday evening to Sunday noon."""
 _EVERY_S = 30.0
 
 log = structlog.get_logger(__name__)
@@ -37,7 +37,7 @@ class Marks(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Margin:
-    """For how long partition `partition` surely keeps its record `offset`, the first that is needed.
+    """The time for which partition `partition` surely keeps its record `offset`, the first that is needed.
 
     Negative once it may be gone. Where all was read it is that of a record that comes now.
     """

@@ -34,7 +34,7 @@ from streaming.source.retention import Margin, Retention
 _log = structlog.get_logger(__name__)
 _COMPACTION_LAG, _LEAST_COMPACTION_LAG_MS = "min.compaction.lag.ms", 3_600_000
 _WAIT_S = 2.0
-"""For an answer while the service runs: the thread that asks also has to notice SIGTERM."""
+"""The time, in seconds, to wait for an answer while the service runs: the asking thread also has to notice SIGTERM."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class UpstreamIdentity:
 
     @classmethod
     def of(cls, kafka: KafkaSettings, topic: str, *, client: AdminClient | None = None) -> Self:
-        """As it is now. Raises: TopicError(TOPIC_MISSING)."""
+        """The topic's current identity. Raises: TopicError(TOPIC_MISSING)."""
         found = describe_topic(kafka, topic, client=client)
         return cls(topic, found.id, found.partitions)
 

@@ -1,4 +1,4 @@
-"""`Change` records to whole columns: what `schemas.avro.columnar.encode_changes` writes, read back."""
+"""`Change` records read columnar: what `schemas.avro.columnar.encode_changes` writes, read back."""
 
 from __future__ import annotations
 

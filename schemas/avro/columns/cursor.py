@@ -1,4 +1,4 @@
-"""Reads Avro binary records side by side, into whole Arrow columns.
+"""Reads Avro binary records side by side, columnar, into Arrow arrays.
 
 Each record has a position, and a step reads the next number, text or branch of all of them: a few passes over arrays a
 column, a microsecond for a record of four columns, and nothing row by row in Python.
@@ -38,7 +38,7 @@ class Cursor:
 
     @classmethod
     def of(cls, records: pa.BinaryArray) -> Cursor:
-        """At the beginning of each record. Raises: OddRecordError for a null."""
+        """A cursor at the beginning of each record. Raises: OddRecordError for a null."""
         refuse(records.null_count)
         _, offsets, data = records.buffers()
         bounds = np.frombuffer(offsets, np.int32)[records.offset :][: len(records) + 1].astype(np.int64)
@@ -144,7 +144,7 @@ class Cursor:
         return found
 
     def branches(self) -> tuple[Places | None, Flags]:
-        """Of the next union with null: the records that have a value, None if all do; and for each whether it does."""
+        """Reads a union with null: the records that have a value, None if all do; and a flag for each, True if so."""
         branch = self.byte()
         is_there: Flags = branch == _PRESENT
         if is_there.all():

@@ -19,7 +19,7 @@ from schemas.avro.registered import WriterSchema
 from schemas.avro.writers.meanings import MisfitError, Schema
 
 MAX_NESTING = 100
-"""Of types within each other."""
+"""The maximum depth of nested types."""
 _PLAIN = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 _RECORDS = ("record", "error")
 

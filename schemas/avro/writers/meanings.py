@@ -14,7 +14,7 @@ from typing import Any
 from schemas.types import MAX_DECIMAL_PRECISION
 
 Schema = Any
-"""Of Avro, as JSON has it: a name, a mapping, or a list of a union's branches."""
+"""A schema of Avro, as JSON has it: a name, a mapping, or a list of a union's branches."""
 
 UNITS_NS = {"timestamp-millis": 1_000_000, "timestamp-micros": 1_000, "timestamp-nanos": 1}
 """Nanoseconds."""
@@ -45,7 +45,7 @@ _OWN_SCALE_NAME = "io.debezium.data.VariableScaleDecimal"
 
 
 class MisfitError(ValueError):
-    """Why records of a writer's schema can't be rows."""
+    """Records of a writer's schema can't be rows; the message says why."""
 
 
 def unwrapped(schema: Schema) -> Mapping[str, Any]:
@@ -82,7 +82,7 @@ def has_own_scale(kind: Mapping[str, Any]) -> bool:
 
 
 def decimal_scale(kind: Mapping[str, Any]) -> int:
-    """Of a decimal that is `bytes` or `fixed`; below zero for whole tens. Raises: MisfitError where it has no sense."""
+    """The scale of a `bytes` or `fixed` decimal; below zero for whole tens. Raises: MisfitError if senseless."""
     precision, scale = kind.get("precision", MAX_DECIMAL_PRECISION), kind.get("scale")
     parameters = kind.get("connect.parameters")
     by_connect = parameters.get("scale") if isinstance(parameters, dict) else None

@@ -18,7 +18,7 @@ FRAMED = '{"schema"'
 _PARTS = ["schema", "payload"]
 _PAYLOAD = '"payload":'
 _MOST_FRAMES = 64
-"""That are remembered: one for each table and version of it."""
+"""The number of frames that are remembered: one for each table and version of it."""
 _MISSING = Token(Kind.BOOLEAN, "false")
 """The marker for a missing payload: neither an object nor null."""
 

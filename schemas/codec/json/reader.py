@@ -95,7 +95,7 @@ class JsonReader(ABC):
         return usual
 
     def read(self, records: pa.BinaryArray) -> ReadStructs:
-        """Of n keys or values, none of which is null."""
+        """Reads n keys or values, none of which is null."""
         errors, late = dict[int, JsonError](), dict[int, JsonError]()
         texts, count = _texts(records, errors), len(records)
         parts, places, start = list[pa.StructArray](), np.full(count, -1, np.int64), 0
@@ -219,7 +219,7 @@ def _field(index: int, kind: Any, *, exact: bool) -> tuple[str, Any] | tuple[str
 
 
 def finished(cell: JsonCell, values: Sequence[Any], kind: pa.DataType) -> tuple[pa.Array, Flags | None]:
-    """`cell.finish`, in halves where it raises, until each value that it does not take is known."""
+    """Calls `cell.finish`, bisecting the values where it raises, until each value that it does not take is known."""
     try:
         return cell.finish(values)
     except (ValueError, OverflowError, pa.ArrowException):

@@ -81,7 +81,7 @@ def _described(schema: Any, half: str | None) -> frozenset[str]:
 
 @dataclass
 class RegisteredNames:
-    """Of records by a schema registry: those of the writer's schema."""
+    """Names of records by a schema registry: those of the writer's schema."""
 
     schemas: Schemas
     half: str | None

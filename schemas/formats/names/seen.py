@@ -1,4 +1,4 @@
-"""Which declared columns some rows have, by the names of their fields. A declared column that no row has is an error.
+"""Declared columns in some rows, by the names of their fields. A declared column that no row has is an error.
 
 A missing field is null, so a slip in a column's name would be a column of nulls, without an error.
 """

@@ -111,7 +111,7 @@ class AvroEvents(_Events):
 
 
 def _sources(letter: str, origins: Origins) -> list[tuple[str, str, str, Barrier, str]]:
-    """For each barrier the arguments of `source`."""
+    """The arguments of `source`, for each barrier."""
     by = own_version()
     return [(origins.job, origins.table, letter, barrier, by) for barrier in origins.barriers]
 

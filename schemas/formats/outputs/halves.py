@@ -43,7 +43,7 @@ class Events(Protocol):
         """Raises: InputError."""
 
     def write(self, letter: str, change: Change, origin: Origin, by: str) -> bytes:
-        """As a program of version `by` writes it. ValueError or TypeError for rows that the columns can't hold."""
+        """Writes as a program of version `by` does. ValueError or TypeError for rows that the columns can't hold."""
 
 
 class UpsertRows(OutputRows):

@@ -32,7 +32,7 @@ class FieldSchema:
 
 UNDESCRIBED = FieldSchema()
 NO_SCHEMAS: Mapping[str, FieldSchema] = {}
-"""Of a record without a frame."""
+"""The field schemas of a record without a frame."""
 
 
 def field_schemas(schema: Token, half: str | None = None) -> Mapping[str, FieldSchema]:

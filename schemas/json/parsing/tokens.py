@@ -8,7 +8,7 @@ from enum import Enum, auto
 from schemas.errors import Code
 
 MAX_DEPTH, MAX_NAME, MAX_NUMBER = 999, 50_000, 1_000
-"""Of Spark's reader, so that both refuse the same records: objects and lists in each other, characters of each."""
+"""Limits of Spark's reader, so that both refuse the same records: nested objects and lists, characters of each."""
 
 
 class JsonError(ValueError):
@@ -77,7 +77,7 @@ _ESCAPED = re.compile(r'["\\\x00-\x1f\ud800-\udfff\U00010000-\U0010ffff]')
 
 
 def quoted(text: str) -> str:
-    """As Spark writes a string inside of an object: what has no place in 16 bits is escaped."""
+    """Quotes as Spark writes a string inside of an object: characters that do not fit 16 bits are escaped."""
     return f'"{_ESCAPED.sub(_escape, text)}"'
 
 

@@ -43,7 +43,7 @@ class StoreMovedError(RuntimeError):
 
 @dataclass
 class RowsBefore:
-    """For the changes of one lane in one batch, in order; see `open_rows_before`."""
+    """A lookup for the changes of one lane in one batch, in order; see `open_rows_before`."""
 
     table: TableSchema
     keys: KeyEncoder

@@ -30,7 +30,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class KeyOrder:
-    """Which of n changes are of the same key.
+    """The grouping of n changes by their keys.
 
     `distinct` are the keys, `number[i]` which of them change i is of; `previous[i]` is the change of that key before i,
     -1 for none, and `last[k]` the last change of distinct key k.
@@ -47,7 +47,7 @@ class KeyOrder:
 
     @classmethod
     def of(cls, keys: pa.Array) -> KeyOrder:
-        """Of the encoded keys of changes in order, without nulls."""
+        """The order of the encoded keys of changes in order, without nulls."""
         found = keys.dictionary_encode()
         number = found.indices.to_numpy(zero_copy_only=False).astype(np.int64)
         by_key = np.argsort(number, kind="stable")

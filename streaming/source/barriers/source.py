@@ -28,7 +28,7 @@ from streaming.source.gaps import Gaps
 from streaming.source.kafka import UpstreamSource
 
 Newest = Sequence[tuple[Barrier | None, int]]
-"""By partition, the newest barrier and the number of its barriers that wait for the other partitions."""
+"""The newest barrier and the number of barriers that wait for the other partitions, by partition."""
 
 
 class BarrierSource(Protocol):

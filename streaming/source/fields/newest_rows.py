@@ -27,7 +27,7 @@ _log = structlog.get_logger(__name__)
 
 
 class NewestRows:
-    """Of one topic; for one thread. `format_` knows where schemas are looked up. `close` it at the end."""
+    """The newest rows of one topic; for one thread. `format_` looks up schemas. `close` it at the end."""
 
     def __init__(self, kafka: KafkaSettings, topic: str, format_: Format, table: TableSchema) -> None:
         self._kafka, self._topic = kafka, topic

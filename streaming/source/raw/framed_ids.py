@@ -1,4 +1,4 @@
-"""The ids of schemas in front of keys or values, of whole columns."""
+"""The ids of schemas in front of keys or values, columnar."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class NamedSchemas:
 
     @classmethod
     def of(cls, halves: pa.BinaryArray) -> NamedSchemas:
-        """Of n keys, or n values."""
+        """The ids of n keys, or n values."""
         prefixes = pc.binary_slice(halves, 0, FRAME_BYTES).fill_null(b"").dictionary_encode()
         found = [framed_id(prefix) for prefix in prefixes.dictionary.to_pylist()]
         ids = np.array([NO_ID if each is None else each for each in found], np.int64)
