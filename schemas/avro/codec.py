@@ -1,7 +1,7 @@
 """Records to bytes and back with fastavro, one at a time.
 
 For the edges: barriers, `produce`, `consume`, `verify`, tests. The path of every row in the service does not
-come through here: `schemas.avro.columns` decodes and `schemas.avro.columnar` encodes whole columns.
+come through here: `schemas.avro.columns` decodes and `schemas.avro.columnar` encodes, both columnar.
 This is the readable reference that both are tested against.
 """
 

@@ -13,7 +13,7 @@ from typing import Protocol
 
 MAGIC = 0
 FRAME_BYTES = 5
-"""The length of the frame in front of a record."""
+"""The length, in bytes, of the frame in front of a record."""
 MAX_SCHEMA_ID = 2**32 - 1
 
 

@@ -1,4 +1,4 @@
-"""Decoded records as whole columns, with an error for each record that is invalid.
+"""Decoded records, columnar, with an error for each record that is invalid.
 
 An *encoding* (JSON, Avro) turns the keys or the values of n records into n structs, and does not know what they mean.
 An *envelope* (`change`, `upsert`, `debezium`, `append`) asks for the structs that it needs, and makes of them what each

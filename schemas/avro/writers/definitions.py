@@ -1,6 +1,6 @@
 """Writers' schemas with the definition of each type instead of its name.
 
-Registries hold schemas that strict parsers refuse although the bytes are sound: with defaults of another type than
+Registries hold schemas that strict parsers refuse although the bytes are valid: with defaults of another type than
 their field, decimals of impossible digits, symbols with dashes, one type defined twice. Only what decides about the
 bytes is checked here; what a field means is checked where it is read (`schemas.avro.cells`).
 

@@ -47,7 +47,7 @@ class KeyOrder:
 
     @classmethod
     def of(cls, keys: pa.Array) -> KeyOrder:
-        """The order of the encoded keys of changes in order, without nulls."""
+        """Groups the encoded keys of changes in order, without nulls."""
         found = keys.dictionary_encode()
         number = found.indices.to_numpy(zero_copy_only=False).astype(np.int64)
         by_key = np.argsort(number, kind="stable")
