@@ -27,7 +27,7 @@ def rows_by_op(ops: pa.Int8Array) -> dict[Op, Indices]:
 
 
 def take(arrays: Sequence[pa.Array], rows: Indices) -> list[pa.Array]:
-    """These rows of each column."""
+    """Takes these rows of each column."""
     indices = pa.array(rows)
     return [array.take(indices) for array in arrays]
 

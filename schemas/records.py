@@ -17,7 +17,7 @@ BARRIER_HEADER = "barrier"
 """Header of a barrier record; its value is `curr` in decimal ASCII."""
 
 EPOCH_HEADER = "epoch"
-"""Header of a data record whose topic has its barriers beside it: `curr` of the one that closes its interval."""
+"""Header of a data record whose barriers are in a separate topic: `curr` of the one that closes its interval."""
 
 Row = tuple[Any, ...]
 """Column values in the order of the schema that the row belongs to."""
@@ -27,7 +27,7 @@ RecordId = tuple[int, int]
 
 
 class Op(IntEnum):
-    """What happened to a row. The numbers are the Avro enum's indices."""
+    """The operation of a change to a row. The numbers are the Avro enum's indices."""
 
     INSERT = 0
     UPDATE = 1
@@ -51,17 +51,17 @@ class Change:
         return row
 
     def is_well_formed(self) -> bool:
-        """Whether `before` and `after` are there as the op says."""
+        """True if `before` and `after` are present exactly as the op requires."""
         has = (self.before is not None, self.after is not None)
         return has == {Op.INSERT: (False, True), Op.UPDATE: (True, True), Op.DELETE: (True, False)}[self.op]
 
 
 NO_DATA = -3
-"""In a column of ops, of a record that says nothing of the table: a heartbeat, a message."""
+"""The op, in a column of ops, of a record that does not concern the table: a heartbeat, a message."""
 
 
 class OddRecordError(Exception):
-    """Among records that were to be read together is one that has to be read by itself. None of them was read."""
+    """A record, among those that were to be read together, has to be read by itself. None of them was read."""
 
 
 def refuse(is_odd: object) -> None:
@@ -72,7 +72,7 @@ def refuse(is_odd: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class UpstreamRecord:
-    """The content of an upstream's record beside its key; `change` is None where it is no data of the table.
+    """The content of an upstream's record without its key; `change` is None where it is no data of the table.
 
     `unchanged` are columns, by index, whose value the record leaves out because it is what it was: None in `change`.
     `position` is where the change stands in the log of the database that it comes from, where that can be compared; of
@@ -140,7 +140,7 @@ Mutation = Add | Drop | Pause | Resume | Throttle | Stop
 
 @dataclass(frozen=True, slots=True)
 class VnodeProgress:
-    """How far a vnode's snapshot read is, as published by an output barrier.
+    """The progress of a vnode's snapshot read, as published by an output barrier.
 
     `position` is the JSON array of the primary key's values (see `schemas.position`), or None when no bound
     exists yet or the vnode finished without one. `row_count` counts the snapshot rows read so far, filtered

@@ -1,1 +1,1 @@
-"""Avro to the byte: values, records and whole columns, without a schema in front of each record."""
+"""Avro to the byte: values, records and columnar encoding, without a schema in front of each record."""

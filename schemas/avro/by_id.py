@@ -1,4 +1,4 @@
-"""The strict reader of one half of a record that names its schema: the reference decoder."""
+"""The strict reader of a record's key or value that names its schema: the reference decoder."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _FORM = "a zero byte, the id of a schema in four bytes, and Avro by this schema"
 
 
 class _Reader(NamedTuple):
-    """How records of one schema are read: a projection, by its two schemas."""
+    """The reader of the records of one schema, and the projection (with its two schemas) that it reads them by."""
 
     projection: Projection
     records: RecordReader
 
 
 class RegisteredRecords:
-    """Reads halves of records, each by the schema that it names. `what` names the half in errors, as `a value`."""
+    """Reads keys or values, each by the schema that it names. `what` names them in errors, as `a value`."""
 
     def __init__(self, schemas: Schemas, project: Project, what: str) -> None:
         self._schemas, self._project, self._what = schemas, project, what

@@ -1,4 +1,4 @@
-"""How a field of a writer's Avro schema becomes a column: which pairs of types fit, and the values of one by one.
+"""Conversion of a field of a writer's Avro schema to a column: the compatible types, and single values.
 
 A field is read in a *plain* form that has the same bytes and leaves nothing to the leniency of a reader: every whole
 number as a `long`, a boolean as its byte, a symbol as its number. What it means is the cell's `form`.
@@ -37,7 +37,7 @@ OWN_SCALE: Schema = {
     "fields": [{"name": "scale", "type": "long"}, {"name": "value", "type": "bytes"}],
 }
 MOST_SCALE = 999
-"""Of a decimal that comes with its scale."""
+"""The maximum scale of a decimal that comes with its scale."""
 _MOST_UNSCALED = 10 ** (MAX_DECIMAL_PRECISION + MOST_SCALE)
 """No number that is larger fits a column, whatever its scale; to take it apart could take long."""
 DAY_MICROS = 86_400_000_000
@@ -51,7 +51,7 @@ _BEYOND = {
 
 
 class Form(Enum):
-    """What a plain value stands for."""
+    """The meaning of a plain value."""
 
     AS_IS = "as is"
     BOOLEAN = "a byte, 0 or 1"
@@ -94,7 +94,7 @@ class Cell:
         return max(-(-first // self.unit), -(2**63)), min(last // self.unit, 2**63 - 1)
 
     def value(self, raw: Any) -> Value:
-        """What a plain value stands for; None is null. Raises: CellError."""
+        """The column's value for a plain value; None is null. Raises: CellError."""
         if raw is None or self.form is Form.AS_IS:
             return raw
         try:

@@ -39,5 +39,5 @@ def whole(column: pa.ChunkedArray) -> pa.Array:
 
 
 def rows_within(rows: int, size: int, most_rows: int, most_bytes: int) -> int:
-    """How many rows, at most `most_rows` and at least 1, have about `most_bytes`, if `rows` of them have `size`."""
+    """The number of rows, 1 to `most_rows`, that have about `most_bytes`, if `rows` of them have `size` bytes."""
     return most_rows if size <= 0 else max(1, min(most_rows, most_bytes * rows // size))

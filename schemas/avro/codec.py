@@ -1,8 +1,8 @@
 """Records to bytes and back with fastavro, one at a time.
 
 For the edges: barriers, `produce`, `consume`, `verify`, tests. The path of every row in the service does not
-come through here: `schemas.avro.columns` decodes and `schemas.avro.columnar` encodes whole columns.
-This is the readable twin that both are tested against.
+come through here: `schemas.avro.columns` decodes and `schemas.avro.columnar` encodes, both columnar.
+This is the readable reference that both are tested against.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class ChangeCodec:
 
         Raises:
             InputError: UNKNOWN_OP; AVRO_TRUNCATED; AVRO_TRAILING; AVRO_LIMIT, a length that no value has;
-                BAD_ENCODING, a text that is not UTF-8; VALUE_OUT_OF_RANGE; CHANGE_MALFORMED, anything else, halves
+                BAD_ENCODING, a text that is not UTF-8; VALUE_OUT_OF_RANGE; CHANGE_MALFORMED, anything else, images
                 that the op forbids included.
         """
         try:
@@ -207,7 +207,7 @@ def decode_barrier(header: bytes | None, data: bytes | None, *, where: str | Non
 
 
 def check_barrier(barrier: Barrier, header: bytes | None) -> None:
-    """The conditions on a barrier in the data and beside it. Raises: MalformedError."""
+    """The conditions on a barrier in the data and in a separate topic. Raises: MalformedError."""
     if header != barrier_header(barrier):
         raise MalformedError("header and value name different epochs")
     if not barrier.curr > barrier.prev >= 0:

@@ -5,7 +5,7 @@ be turned into bytes without looking at its neighbours. Two kinds of bytes make 
 
 - *Short* ones: union branches, varints, lengths, fixed-width values, decimals. How many of them a row has
   is bounded, so neighbouring ones are laid into a matrix (a line for each row, as wide as the widest value
-  of the batch) beside a matrix that says which cells are used; compressing the first by the second gives
+  of the batch) and a matrix that says which cells are used; compressing the first by the second gives
   the bytes of all rows.
 - *Long* ones: the bytes of strings and binaries. They are in Arrow's value buffer already and stay there.
 
@@ -311,7 +311,7 @@ def _magnitude(words: Words, present: Flags | None, *, wide: bool) -> tuple[Word
 
 
 def _at_least(low: Words, high: Words, bit: int, *, wide: bool) -> Flags:
-    """Whether the magnitude is 2**bit or more."""
+    """True for each magnitude that is at least 2**bit."""
     if bit >= 64:
         return high >= np.uint64(1 << (bit - 64))
     reached = low >= np.uint64(1 << bit)

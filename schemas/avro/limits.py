@@ -18,18 +18,18 @@ from schemas.errors import Code
 from schemas.table import MAX_VNODE_COUNT
 
 MAX_VALUE_BYTES = 64 << 20
-"""Of one text or binary value. The JVM that decodes upstream changes is given the same limit."""
+"""The limit of one text or binary value. The JVM that decodes upstream changes is given the same."""
 MAX_ITEMS = MAX_VNODE_COUNT
-"""Of an array: progress has at most an entry a vnode."""
+"""The limit of an array: progress has at most an entry a vnode."""
 MAX_DEPTH = 200
-"""Of records, lists and choices within each other."""
+"""The maximum depth of nested records, lists and choices."""
 _FIXED_BYTES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 _OPTIONAL = 2
 """Branches of `[null, T]`; a union of more is a choice that a later version may extend."""
 
 
 class MalformedError(ValueError):
-    """Why bytes are not a record, and the code if the cause has its own. The caller knows the place."""
+    """Bytes that are not a record: the reason, and the code if it has its own. The caller knows the location."""
 
     def __init__(self, reason: str, code: Code | None = None) -> None:
         self.code = code

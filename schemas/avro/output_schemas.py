@@ -18,7 +18,7 @@ from schemas.types import TypeName
 Schema = dict[str, Any]
 
 _CONNECT_NAMES = {TypeName.TIMESTAMP: "io.debezium.time.MicroTimestamp"}
-"""For Kafka Connect, which has no timestamp of microseconds: its converters would give a plain number."""
+"""Names for Kafka Connect, which has no timestamp of microseconds: its converters would give a plain number."""
 SOURCE: Mapping[str, str] = {
     "version": "string",
     "connector": "string",
@@ -30,7 +30,7 @@ SOURCE: Mapping[str, str] = {
     "epoch": "string",
     "vnode": "int",
 }
-"""Where an event comes from."""
+"""The fields of an event's origin, with their types."""
 
 
 def namespace_of(topic: str) -> str:

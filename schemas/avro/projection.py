@@ -1,4 +1,4 @@
-"""Which fields of a writer's records are read: those of a table's columns, in plain types, and no others.
+"""Projections of writers' records: they read the fields of a table's columns, in plain types, and no others.
 
 A projection has two schemas, for Avro's own schema resolution. By `writer` the bytes are walked over; it is the
 writer's schema with plain types where a column is read, without names that could clash, and without logical types.
@@ -25,7 +25,7 @@ _RECORD, _UNREAD = "backfill.Record", "_bf_unread"
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """How records of one schema are read as rows of some columns. Columns without a cell are null.
+    """A plan for reading records of one schema as rows of some columns. Columns without a cell are null.
 
     `parts` are the fields that are records in turn, by name; those that are always null are none.
     """
@@ -36,7 +36,7 @@ class Projection:
     parts: Mapping[str, Projection] = field(default_factory=dict)
 
     def row(self, raw: Mapping[str, Any]) -> dict[str, Any]:
-        """What plain values stand for, by column, and for each part the same in turn, or None. Raises: CellError."""
+        """The row of plain values, by column, and for each part a row in turn, or None. Raises: CellError."""
         row = {cell.column.name: cell.value(raw[plain_name(cell.column.name)]) for cell in self.cells}
         for name, part in self.parts.items():
             row[name] = None if raw[name] is None else part.row(raw[name])
@@ -48,7 +48,7 @@ Project = Callable[[Schema], Projection]
 
 
 def projected(schema: WriterSchema, project: Project) -> Projection:
-    """What is read of records by a schema, which may be anything that its writer registered. Raises: MisfitError."""
+    """The projection of records by a schema, which may be anything that its writer registered. Raises: MisfitError."""
     try:
         return project(parsed(schema))
     except MisfitError:
@@ -58,7 +58,7 @@ def projected(schema: WriterSchema, project: Project) -> Projection:
 
 
 def misfit(schema: WriterSchema, project: Project) -> str | None:
-    """Why no record by a schema can be read like this; None if records can."""
+    """The reason why no record by a schema can be read like this; None if records can."""
     try:
         projected(schema, project)
     except MisfitError as reason:
@@ -124,7 +124,7 @@ def _record_in(field: Schema, name: str) -> Schema | None:
 
 
 def _in_place(field: Schema, record: Schema) -> Schema:
-    """A field with this in place of its record."""
+    """A field with this instead of its record."""
     if not isinstance(field, list):
         return record
     return ["null" if unwrapped(branch)["type"] == "null" else record for branch in field]
@@ -142,9 +142,9 @@ def of_value(schema: Schema, column: Column) -> Projection:
 def plain_record(
     schema: Schema, chosen: Mapping[str, tuple[Schema, Schema]], *, name: str = _RECORD
 ) -> tuple[Schema, Schema]:
-    """The writer's and the reader's half of a record, of which the chosen fields are read, each as these two say.
+    """The writer's and the reader's schema of a record whose chosen fields are read, each as these two say.
 
-    They may be halves of records in turn, each made with a `name` of its own.
+    They may be such pairs for records in turn, each made with a `name` of its own.
     """
     skipped = _Skipped(name)
     writer = [

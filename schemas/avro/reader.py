@@ -67,7 +67,7 @@ class RecordReader:
             raise self._why(data)
 
     def _why(self, data: bytes) -> MalformedError:
-        """What is to be said of truncated bytes: nothing was built of what is not there, so it may be a false claim."""
+        """The error for truncated bytes. Nothing was built of missing bytes, so a false claim may be the cause."""
         try:
             check_claims(data, self._schema)
         except MalformedError as reason:

@@ -13,13 +13,13 @@ from typing import Protocol
 
 MAGIC = 0
 FRAME_BYTES = 5
-"""In front of the record."""
+"""The length, in bytes, of the frame in front of a record."""
 MAX_SCHEMA_ID = 2**32 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaIds:
-    """What the registry calls the schemas of an output's keys and values. They hold for the life of the output."""
+    """The registry's ids for the schemas of an output's keys and values. They hold for the life of the output."""
 
     key: int
     value: int
@@ -36,7 +36,7 @@ class WriterSchema:
 
 
 class Schemas(Protocol):
-    """Where schemas are looked up by id."""
+    """A lookup of schemas by id."""
 
     def get(self, schema_id: int) -> WriterSchema | None:
         """None for an id without a schema. May raise what asking for it raises."""
@@ -44,7 +44,7 @@ class Schemas(Protocol):
 
 @dataclass(frozen=True)
 class KnownSchemas(Schemas):
-    """Those that are known, as a value that goes to lanes. `refused` are ids that the registry does not know."""
+    """The known schemas, as a value that goes to lanes. `refused` are ids that the registry does not know."""
 
     schemas: tuple[WriterSchema, ...] = ()
     refused: frozenset[int] = field(default_factory=frozenset)
@@ -66,7 +66,7 @@ class KnownSchemas(Schemas):
 
 
 def frame(schema_id: int) -> bytes:
-    """What stands in front of a record of this schema."""
+    """The bytes in front of a record of this schema."""
     return bytes([MAGIC]) + schema_id.to_bytes(FRAME_BYTES - 1, "big")
 
 

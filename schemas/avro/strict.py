@@ -1,4 +1,4 @@
-"""What fastavro lets pass and other readers of Avro do not.
+"""Checks for invalid bytes that fastavro accepts and other readers of Avro refuse.
 
     a negative index of a union    it counts from the end, Java gives up
     a boolean above 1              TRUE, in Java FALSE
@@ -25,13 +25,13 @@ from fastavro.types import Schema
 from schemas.avro.limits import MalformedError
 
 Step = Callable[[bytes, int], int]
-"""From where a value begins to where it ends. Raises: MalformedError."""
+"""Takes the offset at which a value begins, returns that of its end. Raises: MalformedError."""
 
 _FIXED_BYTES = {"null": 0, "float": 4, "double": 8}
 _INT_BYTES, _LONG_BYTES = 5, 10
 _INTS = range(-(2**31), 2**31)
 _MORE_FOLLOWS = re.compile(rb"[\x80-\xff]{%d}" % _INT_BYTES)
-"""In a number of more than five bytes. It also is in texts, and in longs that are large."""
+"""Matches in a number of more than five bytes; also in texts, and in longs that are large."""
 
 
 def strict_step(schema: Schema, *, passes_over: bool = False) -> Step:

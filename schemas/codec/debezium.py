@@ -269,7 +269,7 @@ class _Source:
 
 
 def _lists(found: Mapping[int, Flags], count: int, ignored: Flags) -> pa.ListArray:
-    """For each record the numbers whose flag it has, in their order."""
+    """A list for each record: the numbers whose flag it has, in their order."""
     numbers = sorted(found)
     table = np.zeros((count, len(numbers)), np.bool_)
     for place, number in enumerate(numbers):

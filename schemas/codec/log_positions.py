@@ -1,4 +1,4 @@
-"""Positions in logs of databases by whole columns: read from the sources of events, as `schemas.codec.logs`.
+"""Positions in logs of databases, columnar: read from the sources of events, as `schemas.codec.logs`.
 
 The column is a struct of the log, as JSON text, the numbers of the position, of which a log with fewer has zeros behind
 them, and the time. It is null where an event is not compared, and its numbers are where it is a row of a snapshot.
@@ -115,7 +115,7 @@ def log_text(log: LogId) -> str:
 
 
 _Read = tuple[_Flags, list[_Longs], pa.Array | None]
-"""Where there is a position, its numbers, and the origins of the logs, as JSON."""
+"""Flags (True if there is a position), the position's numbers, and the origins of the logs, as JSON."""
 
 
 def _in_postgresql(field: Field) -> _Read:

@@ -35,7 +35,7 @@ CONNECTORS: Final = {POSTGRESQL: POSTGRESQL, MYSQL: MYSQL, "mariadb": MYSQL, SQL
 
 STREAMED: Final = "false"
 INCREMENTAL: Final = "incremental"
-"""A snapshot that is read beside the stream: its rows have the position of some change, and are not compared."""
+"""A snapshot that is read during the stream: its rows have the position of some change, and are not compared."""
 
 SEQUENCE: Final = r'\["([0-9]{1,19})","([0-9]{1,19})"\]'
 """PostgreSQL: where the transaction before was committed, and the change itself. The first one is taken."""
@@ -64,12 +64,12 @@ class LogId(NamedTuple):
 
     @property
     def has_gtids(self) -> bool:
-        """Whether the first number of a position is that of a GTID."""
+        """True if the first number of a position is that of a GTID."""
         return isinstance(self.origin, str)
 
     @property
     def width(self) -> int:
-        """How many numbers a position has."""
+        """The number of numbers in a position."""
         if self.connector == MYSQL:
             return 4 if self.has_gtids else 3
         return MAX_WIDTH if self.connector == SQLSERVER else 2
@@ -79,10 +79,10 @@ class LogId(NamedTuple):
         return f"{self.connector} {'/'.join(part for part in parts if part is not None)}"
 
     def is_lower(self, position: Position, highest: Position) -> bool:
-        """Whether a position of this log lies below the highest one.
+        """True if a position of this log lies below the highest one.
 
-        With GTIDs both the number and the place in the file have to be lower: a replica keeps the numbers of the server
-        that a transaction began at, at places of its own, and servers of one cluster take numbers from blocks.
+        With GTIDs number and offset in the file both have to be lower: a replica keeps the numbers of the server
+        that a transaction began at, at offsets of its own, and servers of one cluster take numbers from blocks.
         """
         if self.has_gtids:
             return position[0] < highest[0] and position[1:] < highest[1:]
@@ -90,7 +90,7 @@ class LogId(NamedTuple):
 
 
 class LogPosition(NamedTuple):
-    """Where an event stands. `position` is None for a row of a snapshot, which stands for logs by its name.
+    """The location of an event in a log. `position` is None for a row of a snapshot, which covers logs by its name.
 
     `ts_ms` is when the database made the change, by its own clock; None where the event doesn't say it.
     """
@@ -101,12 +101,12 @@ class LogPosition(NamedTuple):
 
 
 def is_of_snapshot(row: LogId, log: LogId) -> bool:
-    """Whether a snapshot row with the first of these speaks for a log."""
+    """True if a snapshot row with the id `row` covers `log`."""
     return row.name == log.name and (log.db is None or row.db == log.db)
 
 
 def log_position(source: Source) -> LogPosition | None:
-    """Where an event stands; None where that can't be compared with anything."""
+    """The position of an event; None if it can't be compared with others."""
     family = CONNECTORS.get(source.get("connector") or "")
     snapshot = source.get("snapshot") or STREAMED
     if family is None or snapshot == INCREMENTAL:

@@ -38,7 +38,7 @@ class SingleRecords:
     def read_record(
         self, key: bytes | None, value: bytes | None, *, where: str | None = None
     ) -> UpstreamRecord:
-        """A record, with what it has beside a change. Raises: InputError."""
+        """A record, with its content in addition to a change. Raises: InputError."""
         found = self._decoder.decode(_one(key), _one(value))
         _raise(found.errors, where)
         return record_at(found, 0)

@@ -34,7 +34,7 @@ class ColumnarPieces:
     def read(
         self, count: int, by_columns: Callable[[int, int], T], one_by_one: Callable[[int, int], T]
     ) -> Iterator[T]:
-        """What was read of `count` records, in their order: by pieces from a start to an end, exclusive.
+        """Reads `count` records in order, yielding one result for each piece from a start to an end, exclusive.
 
         `by_columns` may raise OddRecordError.
         """

@@ -1,4 +1,4 @@
-"""Decoded records as whole columns, with an error for each record that is invalid.
+"""Decoded records, columnar, with an error for each record that is invalid.
 
 An *encoding* (JSON, Avro) turns the keys or the values of n records into n structs, and does not know what they mean.
 An *envelope* (`change`, `upsert`, `debezium`, `append`) asks for the structs that it needs, and makes of them what each
@@ -42,7 +42,7 @@ class RowErrors:
             self.add(int(rows[index]), error)
 
     def flags(self, count: int) -> Flags:
-        """Which of `count` records have an error."""
+        """Flags for `count` records: True if a record has an error."""
         found = np.zeros(count, np.bool_)
         if self.by_row:
             found[list(self.by_row)] = True
@@ -53,7 +53,7 @@ class ReadStructs(NamedTuple):
     """Keys or values of n records as structs of the fields that were asked for.
 
     A struct is null where the record has an error, and where its value is a null within a frame. `late` are errors of
-    values within a struct whose other fields are sound: an envelope reports its own errors, and those of keys, before.
+    values within a struct whose other fields are valid: an envelope reports its own errors, and those of keys, before.
     """
 
     structs: pa.StructArray
@@ -62,15 +62,15 @@ class ReadStructs(NamedTuple):
 
     @classmethod
     def of(cls, structs: pa.StructArray, errors: dict[int, InputError] | None = None) -> ReadStructs:
-        """Without late errors."""
+        """A result without late errors."""
         return cls(structs, errors or {}, {})
 
 
 class StructReader(Protocol):
-    """One half of records in one encoding."""
+    """The keys or the values of records in one encoding."""
 
     def read(self, records: pa.BinaryArray) -> ReadStructs:
-        """Of n keys or values, none of which is null; slices are fine.
+        """Reads n keys or values, none of which is null; slices are fine.
 
         Raises: what looking up a schema raises; no error of a record.
         """
@@ -97,13 +97,13 @@ class Decoder(Protocol):
     """Reads the records of an upstream in one format, over one list of columns. For one thread."""
 
     def decode(self, keys: pa.BinaryArray, values: pa.BinaryArray) -> Decoded:
-        """Of n records; values are null only where `Format.may_be_null` allows it.
+        """Decodes n records; values are null only where `Format.may_be_null` allows it.
 
         Raises: what looking up a schema raises; no error of a record.
         """
 
     def decode_keys(self, keys: pa.BinaryArray) -> ReadStructs:
-        """Of n keys, none of which is null: the key columns, none of which is null."""
+        """Decodes n keys, none of which is null: the key columns, none of which is null."""
 
 
 def row_type(columns: Iterable[Column]) -> pa.StructType:
@@ -123,6 +123,6 @@ def structs_at(structs: pa.StructArray, rows: npt.NDArray[np.intp], count: int) 
 
 
 def with_names(structs: pa.StructArray, kind: pa.StructType) -> pa.StructArray:
-    """The same fields, by place, under the names of another type."""
+    """The same fields, by position, under the names of another type."""
     arrays = [structs.field(index) for index in range(kind.num_fields)]
     return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=structs.is_null())

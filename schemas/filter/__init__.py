@@ -1,4 +1,4 @@
-"""The filter of a job: a small allow-listed part of SQL, parsed to values and evaluated on whole columns.
+"""The filter of a job: a small allow-listed part of SQL, parsed to values, with columnar evaluation.
 
     grammar.lark   the language
     ast            a filter as a tree of values, with its canonical text

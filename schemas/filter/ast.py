@@ -193,14 +193,14 @@ class IsNull(_Node):
 
 @dataclass(frozen=True, slots=True)
 class And(_Node):
-    """At least two terms. An `And` in an `And` stays as the user's parentheses put it."""
+    """A conjunction of at least two terms. An `And` in an `And` stays as the user's parentheses put it."""
 
     terms: tuple[Filter, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or(_Node):
-    """At least two terms."""
+    """A disjunction of at least two terms."""
 
     terms: tuple[Filter, ...]
 

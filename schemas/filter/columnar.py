@@ -49,7 +49,7 @@ _LESS = frozenset({Operator.LESS, Operator.LESS_OR_EQUAL})
 _GREATER = frozenset({Operator.GREATER, Operator.GREATER_OR_EQUAL})
 
 _WIDE = Context(prec=100)
-"""For rounding down: Python's default of 28 digits would be too few."""
+"""The context for rounding down: Python's default of 28 digits would be too few."""
 
 
 def evaluate(condition: Filter, columns: Mapping[str, pa.Array]) -> pa.BooleanArray:

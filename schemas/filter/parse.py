@@ -78,7 +78,7 @@ _TERMINALS = {
 }
 
 Problem = UnexpectedToken | UnexpectedCharacters
-"""The parser's failures: a token out of place, or text that is no token there."""
+"""The parser's failures: an unexpected token, or text that is no token there."""
 
 _GRAMMAR = "column op literal, [NOT] IN, [NOT] BETWEEN, [NOT] LIKE, IS [NOT] NULL, AND, OR, NOT, parentheses"
 
@@ -189,7 +189,7 @@ _PARSER = Lark(
 def parse_filter(text: str, table: TableSchema) -> Filter:
     """Read a filter over the columns of `table`, named exactly as declared.
 
-    Raises: ConfigError, its place `filter:` and a character counted from 1. EXPRESSION_NOT_ALLOWED for SQL
+    Raises: ConfigError, its location `filter:` and a character counted from 1. EXPRESSION_NOT_ALLOWED for SQL
     that is left out on purpose, EXPRESSION_INVALID for mistyped text, an unknown column, a literal that
     doesn't fit its column, or a filter beyond the limits. Only the first fault is reported.
     """

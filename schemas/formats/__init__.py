@@ -1,4 +1,4 @@
-"""What the records of a topic look like: the door (`protocol`), the kinds (`registry`), and one module or two a kind.
+"""Formats of a topic's records: the interface (`protocol`), the kinds (`registry`), and a module or two for each kind.
 
-Nothing here knows Spark.
+Nothing here imports Spark.
 """

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class _WithoutIdentity(Format):
-    """What upstream and output have in common."""
+    """The common part of upstream and output."""
 
     @property
     def images(self) -> Images:

@@ -89,7 +89,7 @@ class DebeziumFormat(RegistryFormat):
 
     @property
     def is_whole(self) -> bool:
-        """Whether events come with the row before them."""
+        """True if events contain the row before the change."""
         return self.before == "full"
 
     @property
@@ -204,6 +204,6 @@ class DebeziumFormat(RegistryFormat):
 
 
 def key_misfit(table: TableSchema) -> str | None:
-    """Why keys of this table could be mistaken for a frame; None if they can't."""
+    """The reason why keys of this table could be mistaken for a frame; None if they can't."""
     reserved = [each.name for each in in_records(table.key_columns) if each.name in _FRAME]
     return f"a key column is named {reserved[0]}, as a part of a record" if reserved else None

@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 
 
 Half: TypeAlias = Literal["key", "value"]
-"""One half of a record."""
+"""The name of a record's key or value."""
 
 
 class Images(Enum):
-    """Which rows come with a change."""
+    """The rows that come with a change."""
 
     FULL = "full"
     """INSERT has `after`, DELETE has `before`, UPDATE has both."""
@@ -54,7 +54,7 @@ class Images(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Framed:
-    """Which halves of a record begin with the id of a schema (its form: `schemas.avro.registered`)."""
+    """Flags: True if a key or value begins with the id of a schema (its form: `schemas.avro.registered`)."""
 
     key: bool = False
     value: bool = False
@@ -66,7 +66,7 @@ class Framed:
 class Rows(Protocol):
     """The decoder of a format for one record at a time, over one list of columns.
 
-    Refuses every record that the format forbids: InputError with the fault's own code, and `where` as their place.
+    Refuses every record that the format forbids: InputError with the fault's own code, and `where` as their location.
     """
 
     def read_key(self, data: bytes, *, where: str | None = None) -> Key:
@@ -82,29 +82,29 @@ class Rows(Protocol):
     def read_record(
         self, key: bytes | None, value: bytes | None, *, where: str | None = None
     ) -> UpstreamRecord:
-        """As `read_change`, for an upstream's records, with what they have beside a change. Raises: InputError."""
+        """Same as `read_change`, for an upstream's records, with all that they contain. Raises: InputError."""
         return UpstreamRecord(self.read_change(key, value, where=where))
 
     def is_key(self, data: bytes, key: Key) -> bool:
-        """Whether bytes are legal for this key although the encoder of `Format.keys` would not have written them."""
+        """True if bytes are legal for this key although the encoder of `Format.keys` writes other bytes."""
         return False
 
 
 class OutputRows(Rows, Protocol):
-    """The twin of an output's format, which can also write. Rows and keys are Python values, see `schemas.types`."""
+    """The reference of an output's format, which also writes. Rows and keys are Python values, see `schemas.types`."""
 
     def write_key(self, key: Key) -> bytes:
-        """What `OutputFormat.keys` gives. ValueError, TypeError or the like for a key that the columns can't hold."""
+        """The key that `OutputFormat.keys` encodes. ValueError, TypeError or the like if the columns can't hold it."""
 
     def write_insert(self, row: Row, origin: Origin) -> bytes:
-        """What `ValueEncoder.inserts` gives. Errors as `write_change`."""
+        """The value that `ValueEncoder.inserts` encodes. Errors as `write_change`."""
 
     def write_change(self, change: Change, origin: Origin) -> bytes | None:
-        """What `ValueEncoder.changes` gives. ValueError, TypeError or the like for rows that no columns hold."""
+        """The value that `ValueEncoder.changes` encodes. ValueError, TypeError or the like if no columns hold it."""
 
 
 class KeyEncoder(Hashable, Protocol):
-    """Encodes record keys from whole columns. The keys of an encoder may be reused for another one that is equal."""
+    """Encodes record keys, columnar. The keys of an encoder may be reused for another one that is equal."""
 
     def __call__(self, arrays: Sequence[pa.Array]) -> pa.BinaryArray:
         """One key for each row, from the key columns in key order.
@@ -119,9 +119,9 @@ class KeyEncoder(Hashable, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a row of an output comes from, for formats that write it: a job, a part of it, and an interval.
+    """The origin of an output's row, for formats that write it: a job, a part of it, and an interval.
 
-    `barrier` is the upstream's that closes the interval, `part` the vnode, or what a job has in its place.
+    `barrier` is the upstream's that closes the interval, `part` the vnode, or what a job has instead.
     """
 
     job: str
@@ -148,7 +148,7 @@ class Origins:
 
 
 class ValueEncoder(Protocol):
-    """Encodes record values from whole columns, those of an output in its order. Arrays and errors as in `KeyEncoder`.
+    """Encodes record values, columnar, from an output's columns in its order. Arrays and errors as in `KeyEncoder`.
 
     The result as well, but with a null for each record without a value, where `Format.may_be_null` allows that.
     """
@@ -161,7 +161,7 @@ class ValueEncoder(Protocol):
     ) -> pa.BinaryArray:
         """Changes in the order of `ops` (values of `records.Op`), which may be mixed.
 
-        Both halves have full length; `before` of an INSERT and `after` of a DELETE hold arbitrary values.
+        Both images have full length; `before` of an INSERT and `after` of a DELETE hold arbitrary values.
         """
 
 
@@ -180,42 +180,42 @@ class Format(BaseModel):
 
     @property
     def images(self) -> Images:
-        """What a lane may rely on in decoded changes, and refuses otherwise."""
+        """The row images that decoded changes must have; a lane refuses a change with others."""
         return Images.FULL
 
     @property
     def may_hold_barriers(self) -> bool:
-        """Whether barriers may be records of the topic."""
+        """True if barriers may be records of the topic."""
         return False
 
     @property
     def barriers_are_beside(self) -> bool:
-        """Where barriers stand, unless the configuration says it: in `<topic>.barriers`, or in the topic."""
+        """True if barriers are in the separate topic `<topic>.barriers` by default, False if in the topic itself."""
         return not self.may_hold_barriers
 
     @property
     def may_be_null(self) -> bool:
-        """Whether a null value is a record of the format; if not, it is TOMBSTONE_UNSUPPORTED."""
+        """True if a null value is a record of the format; if False, it is TOMBSTONE_UNSUPPORTED."""
         return False
 
     @property
     def may_be_unchanged(self) -> bool:
-        """Whether a change may leave out values that are what they were (`UpstreamRecord.unchanged`)."""
+        """True if a change may leave out unchanged values (`UpstreamRecord.unchanged`)."""
         return False
 
     @property
     def comes_again(self) -> bool:
-        """Whether records may be redelivered; they are recognised by `UpstreamRecord.position`."""
+        """True if records may be redelivered; they are recognised by `UpstreamRecord.position`."""
         return False
 
     @property
     def reads_transactions(self) -> bool:
-        """Whether `UpstreamRecord.transaction` is read."""
+        """True if `UpstreamRecord.transaction` is read."""
         return False
 
     @property
     def framed(self) -> Framed:
-        """Which halves of a record begin with the id of the schema that they are written by."""
+        """Flags: True if a record's key or value begins with the id of its writer's schema."""
         return Framed()
 
     @property
@@ -228,11 +228,11 @@ class Format(BaseModel):
         return self
 
     def misfit_of(self, half: Half, schema: WriterSchema, table: TableSchema) -> str | None:
-        """Why no record by this schema can be a row of the table, for a half that is `framed`; None if one can."""
+        """The reason why no record by this schema can be a row of the table, for a `framed` key or value; else None."""
         return None
 
     def misfit(self, table: TableSchema) -> str | None:
-        """Why records of this format can't hold the table; None if they can. Checked with the configuration alone."""
+        """The reason why records of this format can't hold the table, by the configuration alone; None if they can."""
         name = self.model_dump()["format"]
         if self.images is not Images.ROWS and not table.primary_key:
             return f"format {name!r} needs a table with a primary key; without one there is `append`"
@@ -249,16 +249,16 @@ class Format(BaseModel):
 
     @property
     def column_keys(self) -> frozenset[str]:
-        """Which of a column's `field`, `time`, `decimal` and `unsigned` are read."""
+        """The names of those of a column's keys `field`, `time`, `decimal` and `unsigned` that are read."""
         return frozenset()
 
     def misfit_of_columns(self, table: TableSchema) -> str | None:
-        """As `misfit`, for a format's own conditions on the columns and on its keys."""
+        """Same as `misfit`, for a format's own conditions on the columns and on its keys."""
         return None
 
     @abstractmethod
     def decoder(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> Decoder:
-        """Decodes whole columns of records to rows of these columns, with an error for each that is invalid."""
+        """A columnar decoder of records to rows of these columns, with an error for each invalid record."""
 
     def rows(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> Rows:
         """The decoder for single records."""
@@ -280,12 +280,12 @@ class OutputFormat(Format):
 
     @property
     def tombstone_follows(self) -> bool:
-        """Whether each DELETE is followed by a tombstone: a record of the same key without a value."""
+        """True if each DELETE is followed by a tombstone: a record of the same key without a value."""
         return False
 
     @property
     def names_origin(self) -> bool:
-        """Whether values depend on the `Origins` of their rows. If not, equal outputs are encoded once."""
+        """True if values depend on the `Origins` of their rows. If False, equal outputs are encoded once."""
         return False
 
     @property
@@ -299,7 +299,7 @@ class OutputFormat(Format):
 
     @abstractmethod
     def rows(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> OutputRows:
-        """The strict twin over rows of these columns, tuples in this order."""
+        """The strict reference for rows of these columns, tuples in this order."""
 
     @abstractmethod
     def keys(self, key_columns: Sequence[Column]) -> KeyEncoder | None:

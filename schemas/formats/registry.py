@@ -1,4 +1,4 @@
-"""The kinds of format that there are, by the name that the key `format` gives: the only place that lists them.
+"""The kinds of format that there are, by the name that the key `format` gives: the only module that lists them.
 
 A kind that is added here is known to the configuration, to jobs and to their documentation.
 """
@@ -19,7 +19,7 @@ from schemas.formats.upsert import UpsertFormat
 from schemas.kinds.declare import declare_kind
 
 DEFAULT = ChangeFormat()
-"""Of an upstream and of a job that name none."""
+"""The format of an upstream and of a job that name none."""
 UPSTREAM_FORMATS: dict[str, type[Format]] = {
     "change": ChangeFormat,
     "upsert": UpsertFormat,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from schemas.codec.results import Decoder, StructReader
 
 DELETED_FIELD = "__deleted"
-"""Of Debezium's transformation that makes rows of events, where deletes are rows, too."""
+"""A field of Debezium's transformation that makes rows of events, where deletes are rows, too."""
 KeyForm = Literal["record", "json", "text", "avro"]
 
 

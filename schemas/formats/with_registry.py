@@ -39,7 +39,7 @@ class RegistryFormat(Format):
 
     @property
     def schemas_by_id(self) -> Schemas:
-        """Where the twin looks schemas up."""
+        """The lookup of schemas for the reference decoder."""
         return self._schemas
 
     @property
@@ -47,7 +47,7 @@ class RegistryFormat(Format):
         return self._schemas if isinstance(self._schemas, KnownSchemas) else KnownSchemas()
 
     def with_schemas(self, schemas: Schemas) -> Self:
-        """As `Format.with_schemas`; a format that is not framed ignores them."""
+        """Same as `Format.with_schemas`; a format that is not framed ignores them."""
         if not self.framed:
             return self
         copy = self.model_copy()

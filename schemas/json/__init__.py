@@ -1,1 +1,1 @@
-"""JSON forms of records: barriers beside the data (`barriers`), and rows (`scan`, `values`)."""
+"""JSON forms of records: barriers in a separate topic (`barriers`), and rows (`scan`, `values`)."""

@@ -1,4 +1,4 @@
-"""Bytes in base64 (RFC 4648, with padding), by whole columns."""
+"""Bytes in base64 (RFC 4648, with padding), columnar."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _laid_out(
     places: npt.NDArray[np.int64],
     size: int,
 ) -> Bytes:
-    """A buffer of zeros with the values copied to their places."""
+    """A buffer of zeros with the values copied to their offsets."""
     laid = np.zeros(size, np.uint8)
     data = array.buffers()[2]
     if not size or data is None:

@@ -30,7 +30,7 @@ _STEP = 1 << 16
 
 
 def cells(array: pa.Array, kind: ColumnType, encoding: Encoding) -> list[Piece]:
-    """The texts of a column's values, at least one. A column with nulls is a single piece, null at the same places."""
+    """The texts of a column's values, at least one. A column with nulls is a single piece, null in the same rows."""
     pieces = _CELLS[encoding][kind.name](array)
     return [null_where(array, join(pieces))] if array.null_count else pieces
 
@@ -81,7 +81,7 @@ def escaped(array: pa.StringArray) -> pa.StringArray:
 
 
 def _has_special(data: npt.NDArray[np.uint8]) -> bool:
-    """Whether any byte has to be escaped; by vectorised minimum and search, in steps that fit the CPU's cache."""
+    """True if any byte has to be escaped; by vectorised minimum and search, in steps that fit the CPU's cache."""
     for start in range(0, len(data), _STEP):
         step = data[start : start + _STEP]
         text = step.tobytes()

@@ -45,7 +45,7 @@ UNITS: Mapping[str, int] = {
     "microseconds": MICROS,
     "nanoseconds": NANOS,
 }
-"""In a second, by `ColumnTime`."""
+"""Units in a second, by `ColumnTime`."""
 SEMANTIC_UNITS: Mapping[str, int] = {
     "io.debezium.time.Timestamp": MILLIS,
     "org.apache.kafka.connect.data.Timestamp": MILLIS,
@@ -113,7 +113,7 @@ class DebeziumValues:
         )
 
     def value_of(self, token: Token, column: Column, schema: FieldSchema | None = None) -> Value:
-        """What a JSON value stands for in a column. Raises: JsonError, as `reader_of` and `read_by`."""
+        """The column's value for a JSON value. Raises: JsonError, as `reader_of` and `read_by`."""
         return read_by(self.reader_of(column, schema or UNDESCRIBED), token, column)
 
     def reader_of(self, column: Column, schema: FieldSchema) -> Reader:

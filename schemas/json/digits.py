@@ -1,4 +1,4 @@
-"""Days, instants and decimals as digits, by whole columns.
+"""Days, instants and decimals as digits, columnar.
 
 Nothing is formatted one by one. Groups of digits come from tables of all texts of so many digits, a calendar date from
 a few whole-number divisions of the number of its day

@@ -1,4 +1,4 @@
-"""Texts of whole columns under construction: pieces, which one join copies row by row into a single buffer.
+"""Columnar texts under construction: pieces, which one join copies row by row into a single buffer.
 
 A join takes time for each piece rather than for each byte, so pieces that stand side by side become one where that is
 cheap: constants with each other, and with what has one width in all rows.
@@ -91,7 +91,7 @@ def join(pieces: Iterable[Piece], *, null: bytes = b"") -> pa.BinaryArray:
 
 
 def _interleaved(parts: list[pa.Array | pa.Scalar], null: bytes) -> pa.BinaryArray:
-    """As Arrow's `binary_join_element_wise`, in two thirds of the time as long as the pieces are short.
+    """Same as Arrow's `binary_join_element_wise`, in two thirds of the time as long as the pieces are short.
 
     All pieces are put into one array, a constant once, from which each row's are taken side by side: that they are a
     row is then a matter of offsets.

@@ -22,9 +22,9 @@ from schemas.table import Column
 from schemas.types import MAX_DECIMAL_PRECISION, ColumnType, TypeName, Value
 
 SubMicros = Literal["refuse", "truncate"]
-"""What becomes of digits beyond microseconds that are not zero."""
+"""The treatment of nonzero digits beyond microseconds."""
 Reader = Callable[[Token, ColumnType], Value]
-"""Of all values but null. ValueError: another form than the type's; OverflowError: a value that does not fit it."""
+"""Reads all values but null. ValueError: another form than the type's; OverflowError: a value that does not fit it."""
 
 _Day = TypeVar("_Day", bound=dt.date)
 _RANGES = {TypeName.INT: 2**31, TypeName.BIGINT: 2**63}
@@ -44,7 +44,7 @@ _MAX_EXPONENT = 3
 
 
 def value_of(token: Token, column: Column) -> Value:
-    """What a JSON value stands for in a column; None for null, whether the column may be null or not.
+    """The column's value for a JSON value; None for null, even if the column may not be null.
 
     Raises: JsonError with the column: JSON_MALFORMED for another form than its type's, VALUE_OUT_OF_RANGE, and
         BAD_ENCODING for half a surrogate pair.

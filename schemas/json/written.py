@@ -19,7 +19,7 @@ from schemas.table import Column
 from schemas.types import ColumnType, TypeName, Value
 
 Encoding = Literal["json", "json-schema"]
-"""Plain values that say what they are; or Kafka Connect's, which the schema beside them explains."""
+"""Plain values that say what they are; or Kafka Connect's, which the schema in their frame explains."""
 
 _PYTHON: dict[TypeName, type] = {
     TypeName.BOOLEAN: bool,
@@ -63,7 +63,7 @@ def written(value: Value, column: Column, encoding: Encoding) -> str:
 
 
 def text(value: str) -> str:
-    """In quotes; UnicodeEncodeError for half a surrogate pair, which UTF-8 does not have."""
+    """Quotes a text; UnicodeEncodeError for half a surrogate pair, which UTF-8 does not have."""
     value.encode()
     return _quoted(value)
 
@@ -83,7 +83,7 @@ def _double(value: float, _: ColumnType) -> str:
 
 
 def _float(value: float, _: ColumnType) -> str:
-    """With the fewest digits that distinguish it from the other numbers of 32 bits."""
+    """Writes the fewest digits that distinguish it from the other numbers of 32 bits."""
     import numpy as np
 
     if math.isfinite(value) and struct.unpack("<f", struct.pack("<f", value))[0] != value:
@@ -139,7 +139,7 @@ def _utc(value: dt.datetime) -> dt.datetime:
 
 
 def _unscaled(value: Decimal, kind: ColumnType) -> str:
-    """As Java's `BigInteger.toByteArray`."""
+    """Same bytes as Java's `BigInteger.toByteArray`."""
     sign, digits, _ = _exact(value, kind).as_tuple()
     number = int("".join(map(str, digits))) * (-1 if sign else 1)
     size = (number if number >= 0 else ~number).bit_length() // 8 + 1

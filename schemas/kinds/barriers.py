@@ -32,7 +32,7 @@ class Embedded(BarriersConfig):
 
 
 BARRIER_KINDS: dict[str, type[BarriersConfig]] = {"inject": Inject, "embedded": Embedded}
-"""By the name that a configuration gives."""
+"""The kinds, by the name that a configuration gives."""
 
 
 def declare_barriers(declared: object) -> BarriersConfig:

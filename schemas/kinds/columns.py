@@ -13,7 +13,7 @@ from schemas.types import ColumnType, TypeName
 
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 RESERVED_PREFIX = "_bf_"
-"""Columns of our own beside the table's columns in the replica start with this."""
+"""The prefix of our own columns in the replica, which follow the table's columns."""
 
 ColumnTime = Literal[
     "adaptive", "connect", "milliseconds", "microseconds", "nanoseconds", "isostring", "days"

@@ -37,7 +37,7 @@ def declare_kind(
     """The model of the kind that a declaration names by the key `tag`; keys in `beside` are not the kind's.
 
     None for an invalid declaration: an unknown kind (its own keys are not known then either), a key that is unknown
-    to the chosen kind, or a value. `place` goes in front of each key in the faults, `named` in place of the tag there.
+    to the chosen kind, or a value. `place` goes in front of each key in the faults, `named` instead of the tag there.
     """
     # Not a union of pydantic's: a kind may be added to `kinds` while a process runs, and be the only one.
     kind = declaration.get(tag, default)

@@ -18,9 +18,9 @@ from schemas.types import TypeName
 PERIOD_MS = 1_800_000
 """Half an hour, so that two full barriers are never more than an hour apart where barriers come often enough."""
 _ENTRY_BYTES = 128
-"""Of a part in `progress`: names, number, count, commas, and the brackets of its position."""
+"""Bytes of a part in `progress`: names, number, count, commas, and the brackets of its position."""
 _LONGEST_BYTES = {TypeName.STRING: 2_048}
-"""Of a key column in a position. A text may be longer (its bytes, up to seven for one that has to be escaped)."""
+"""Bytes of a key column in a position. A text may be longer (its bytes, up to seven for one that has to be escaped)."""
 _OTHER_BYTES = 48
 
 

@@ -24,7 +24,7 @@ def _offsets(declared: object) -> object:
 
 
 def _unix_ms(declared: object) -> int:
-    """Of an ISO 8601 text, or of what YAML has read of one; the first whole millisecond that is not before it."""
+    """Reads an ISO 8601 text, or what YAML has read of one: the first whole millisecond at or after it."""
     at = declared
     if isinstance(declared, str):
         with suppress(ValueError):
@@ -93,7 +93,7 @@ class DeltaStart(_Start):
 
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any]) -> Self:
-        """From what `to_dict` gave; further keys are left out."""
+        """Reads what `to_dict` gave; further keys are left out."""
         offsets = None if raw["offsets"] is None else tuple(raw["offsets"])
         return cls.model_construct(
             uri=raw["uri"], version=raw["version"], offsets=offsets, timestamp=raw["timestamp_ms"]
@@ -118,7 +118,7 @@ class InitialConfig(_Start):
 
 
 NO_INITIAL = InitialConfig.model_construct(delta=None, postgres=None)
-"""Of a table that starts with its topic's first record."""
+"""The start of a table that starts with its topic's first record."""
 
 
 def check_initial(

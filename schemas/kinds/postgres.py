@@ -1,4 +1,4 @@
-"""The start of a table from one of PostgreSQL, read in chunks beside the events that Debezium sends of it.
+"""The start of a table from one of PostgreSQL, read in chunks in parallel with Debezium's events of it.
 
 What carries it out is in `streaming.postgres`.
 """

@@ -95,9 +95,9 @@ class TopicScan(ScanConfig):
 
 
 DEFAULT_SCAN = ReplicaScan()
-"""Of a job that names none."""
+"""The scan of a job that names none."""
 SCAN_KINDS: dict[str, type[ScanConfig]] = {"replica": ReplicaScan, "topic": TopicScan}
-"""By the name that a job's definition gives."""
+"""The kinds, by the name that a job's definition gives."""
 
 
 def declare_scan(declared: object, faults: Faults) -> ScanConfig:

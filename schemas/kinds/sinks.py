@@ -27,9 +27,9 @@ class ToKafka(SinkConfig):
 
 
 DEFAULT = ToKafka()
-"""Of a job that names none."""
+"""The sink of a job that names none."""
 SINK_KINDS: dict[str, type[SinkConfig]] = {"kafka": ToKafka}
-"""By the name that a job gives."""
+"""The kinds, by the name that a job gives."""
 
 
 def declare_sink(declared: object, faults: Faults) -> SinkConfig:

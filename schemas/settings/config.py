@@ -54,7 +54,7 @@ MIN_BARRIER_INTERVAL_MS = 100
 DAY_MS = 86_400_000
 _DAYS = re.compile(r"([0-9]{1,5})d")
 UPSTREAM_KEYS = {"topic": ("", "Topic of the changelog.")}
-"""Keys of `upstream` beside those of its format: default and meaning, in Markdown."""
+"""Keys of `upstream` in addition to those of its format: default and meaning, in Markdown."""
 
 
 @dataclass(frozen=True, slots=True)

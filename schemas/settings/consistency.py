@@ -46,7 +46,7 @@ def find_incompatible(
 def _find_taken(
     job: JobDefinition, topics: UpstreamTopics, jobs: Sequence[JobDefinition], faults: Faults
 ) -> None:
-    """Add topics of a job beside its output that have another use."""
+    """Add topics of a job, other than its output, that have another use."""
     taken = dict.fromkeys(topics.all, "upstream")
     for other in jobs:
         taken[other.output] = f"output of job {other.name}"

@@ -19,7 +19,7 @@ DEFAULT_OUTPUT_PARTITIONS = 4
 MAX_REPLICATION_FACTOR = 32_767
 RETENTION_KEYS = ("retention.ms", "retention.bytes")
 BARRIER_TOPIC = {"cleanup.policy": "delete"}
-"""Of a topic that is made for barriers. It is kept for ever: readers begin at the first one."""
+"""The settings of a topic that is made for barriers. It is kept for ever: readers begin at the first one."""
 _KEY = re.compile(r"[a-z]+(\.[a-z]+){0,8}")
 _LONGEST_VALUE = 200
 KEYS = {
@@ -68,7 +68,7 @@ KEYS = {
     "sink": sink_key(),
 }
 OWN_KEYS = tuple(KEYS)
-"""Without those of formats."""
+"""The keys without those of formats."""
 KEYS |= format_keys(OUTPUT_FORMATS)
 """Default and meaning of each key, in Markdown."""
 

@@ -27,7 +27,7 @@ class Limits:
 
     `record_bytes`: key and value of an upstream record, at most (RECORD_TOO_LARGE). What its outputs need follows from
     their forms (`schemas.formats.outputs.lengths`).
-    `short_records`: upstream records of a batch up to which lanes read the topic themselves, in place of a query of
+    `short_records`: upstream records of a batch up to which lanes read the topic themselves, instead of a query of
     Spark, whose fixed cost is that of some thousand records.
     `interval_records` and `lane_bytes`: upstream records between two barriers, and decoded changes of them in one lane,
     from which on an interval is handled in parts; a lane needs about five times the memory of what it holds.

@@ -32,7 +32,7 @@ from schemas.settings.security import (
 )
 
 _URL = r"https?://[A-Za-z0-9._:\[\]-]+(/[A-Za-z0-9._~/-]*)?"
-"""Without a name and password in it, which would show wherever the URL does."""
+"""A URL without a name and password in it, which would show wherever the URL does."""
 _TLS_KEYS = ("ca_file", "certificate_file", "key_file")
 
 

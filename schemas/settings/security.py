@@ -102,7 +102,7 @@ class OAuth:
     scope: str | None = None
     ca_file: Path | None = None
     section: str = "kafka.oauth"
-    """Of the configuration, for errors."""
+    """The section of the configuration, for errors."""
 
     def tls_context(self) -> ssl.SSLContext:
         """The certificates by which the token server is trusted. Raises: ConfigError for a file without any."""
@@ -202,7 +202,7 @@ class Security:
     key_file: Path | None = None
     key_password: Secret | None = None
     section: str = "kafka"
-    """Of the configuration, for errors."""
+    """The section of the configuration, for errors."""
 
     @property
     def encrypted(self) -> bool:

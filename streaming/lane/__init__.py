@@ -1,1 +1,1 @@
-"""What one lane task does for a batch: read its slices, order its changes, send one Kafka transaction."""
+"""The work of a lane task in a batch: read its slices, order its changes, send one Kafka transaction."""

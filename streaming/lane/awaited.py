@@ -1,4 +1,4 @@
-"""Which schemas the records of a lane wait for."""
+"""Schemas that the records of a lane wait for."""
 
 from __future__ import annotations
 

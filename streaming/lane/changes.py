@@ -2,7 +2,7 @@
 
 Rows come out of the shuffle in any order. Every key lives in one upstream partition, so this order keeps the
 changes of each key in theirs, and intervals cut the rows into contiguous runs. The barriers' own records, those that
-say nothing of the table, and those that the plan leaves out are dropped here. Records at fault keep their place: see
+say nothing of the table, and those that the plan leaves out are dropped here. Invalid records keep their position: see
 `streaming.lane.faults`.
 """
 
@@ -43,7 +43,7 @@ class _Values(NamedTuple):
 class Changes:
     """n changes in order. `interval[i]` counts the batch's barriers before change i; it only rises.
 
-    `before` and `after` hold the table's columns (null where the half is missing), `keys` the key columns. A record
+    `before` and `after` hold the table's columns (null where the image is missing), `keys` the key columns. A record
     that is no change has op -1, or `MARKED`.
     """
 
@@ -89,7 +89,7 @@ class Changes:
         )
 
     def bounds(self, intervals: int) -> npt.NDArray[np.int64]:
-        """Where each interval begins, and the end: interval i is [bounds[i], bounds[i + 1])."""
+        """The first index of each interval, and the end: interval i is [bounds[i], bounds[i + 1])."""
         return np.searchsorted(self.interval, np.arange(intervals + 1))
 
     def encoded_keys(self, encoder: KeyEncoder) -> pa.Array:
@@ -104,7 +104,7 @@ class Changes:
     def encoded_values(
         self, form: Hashable, rows: npt.NDArray[np.int64], ops: npt.NDArray[np.int8], encode: Encode
     ) -> pa.BinaryArray:
-        """As `sink.columns.Decoded`. Of each form it keeps the values that were encoded last."""
+        """Same as in `sink.columns.Decoded`. The last encoded values of each form are kept."""
         known = self._values.get(form)
         if known is None or not (np.array_equal(known.rows, rows) and np.array_equal(known.ops, ops)):
             known = self._values[form] = _Values(rows, ops, encode())
@@ -168,7 +168,7 @@ def _interval(rows: pa.Table, plan: BatchPlan) -> npt.NDArray[np.int64]:
 def _markers(rows: pa.Table, plan: BatchPlan) -> Bools:
     """The markers of the plan's barriers that stand in the data.
 
-    Such a record is marked, has no key, and is the last one before an end. What is marked otherwise is at fault:
+    Such a record is marked, has no key, and is the last one before an end. A record with another mark is invalid:
     if it were dropped as well, a change with a stray mark would be lost.
     """
     markers = np.zeros(rows.num_rows, dtype=np.bool_)

@@ -1,4 +1,4 @@
-"""What sound changes lack, as they come from some upstreams, before they can be sent and logged.
+"""Completion of valid changes that lack something, as some upstreams send them, before they are sent and logged.
 
 Redelivered records are left out, and so is what does not apply while the table is read; values that a record leaves out
 are filled in, and each change gets the row before it.
@@ -42,16 +42,16 @@ class Completion:
 
     @property
     def seen(self) -> Mapping[int, LaneSeen]:
-        """How far each upstream partition has come."""
+        """The lane's progress in each upstream partition."""
         return {} if self._redelivered is None else self._redelivered.seen
 
     @property
     def redelivered(self) -> int:
-        """How many records came again."""
+        """The number of redelivered records."""
         return 0 if self._redelivered is None else self._redelivered.count
 
     def __call__(self, changes: Changes) -> tuple[Changes, list[Fault]]:
-        """The completed changes of a part, and records at fault that could not be seen before.
+        """The completed changes of a part, and invalid records that could not be detected before.
 
         Raises: RowsNeededError, JudgementNeededError.
         """
@@ -68,7 +68,7 @@ class Completion:
         return changes, []
 
     def lacking(self) -> list[Fault]:
-        """Events of released chunks at fault, once their rows were read."""
+        """Invalid events of released chunks, once their rows were read."""
         found = () if self.reading is None else self.reading.lacking
         return [self._fault(each.partition, each.offset, each.column) for each in found]
 

@@ -1,4 +1,4 @@
-"""Invalid upstream records: found by whole columns, reported one by one.
+"""Invalid upstream records: detection is columnar, reports are one by one.
 
 Those that are no records of the upstream's format were found when they were decoded (`streaming.source.raw.decoding`).
 Checked here is what the contract forbids in every format: limits, marks of barriers, which images a change has, what a
@@ -55,7 +55,7 @@ def find_faults(
     record_bytes: int = Limits().record_bytes,
     format_: Format = DEFAULT,
 ) -> list[Fault]:
-    """The first few records at fault, by place; each is reported with what is wrong with it first."""
+    """The first few invalid records, by location; each is reported with its first error."""
     faults: dict[int, Fault] = {}
     for row, code, text, expected in islice(_all(changes, table, record_bytes, format_), MOST_FAULTS):
         if row not in faults:
@@ -78,17 +78,17 @@ def _all(changes: Changes, table: TableSchema, record_bytes: int, format_: Forma
 
 
 def _found(row: int | np.intp, code: Code, text: str, **values: object) -> Found:
-    """With the expectation of its code, in which `values` are filled in."""
+    """A fault with the expectation of its code, in which `values` are filled in."""
     return int(row), code, text, expectation(code, **values)
 
 
 def _differs(left: pa.Array, right: pa.Array | pa.ChunkedArray) -> Bools:
-    """Where both are set and not equal."""
+    """True where both are set and not equal."""
     return np.asarray(pc.fill_null(pc.not_equal(left, right), False), dtype=np.bool_)
 
 
 def _is_set(values: pa.Array | pa.ChunkedArray) -> Bools:
-    """Where there is a value."""
+    """True where there is a value."""
     return np.asarray(pc.is_valid(values), dtype=np.bool_)
 
 
@@ -143,7 +143,7 @@ def _wrong_values(values: pa.Array, column: Column) -> Iterator[Found]:
 def _wrong_keys(changes: Changes, table: TableSchema) -> Iterator[Found]:
     moved = np.zeros(len(changes), dtype=np.bool_)
     for index in table.key_indices:
-        moved |= _differs(changes.before[index], changes.after[index])  # a missing half differs from nothing
+        moved |= _differs(changes.before[index], changes.after[index])  # a missing image differs from nothing
     for row in np.flatnonzero(moved):
         text = "an UPDATE whose before and after have different primary keys"
         yield _found(row, Code.UPDATE_CHANGES_PK, text)

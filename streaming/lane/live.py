@@ -1,11 +1,11 @@
-"""The live half of what a lane sends: changes that the positions make visible, and each interval's barrier.
+"""The live part of what a lane sends: changes that the positions make visible, and each interval's barrier.
 
 To a job that reads the upstream the records that its slices hold are such changes too, of the first interval.
 
 Changes come in one part or in many, in the order of `streaming.lane.changes`. An interval is over once a change of a
 later one, or the end, has come; its barrier follows what all parts held of it.
 
-A change may be longer than an output takes. It is measured once it is encoded: its record counts as one at fault then,
+A change may be longer than an output takes. It is measured once it is encoded: its record counts as invalid then,
 and the transaction ends before anything of it is visible.
 """
 
@@ -38,7 +38,7 @@ class TooLongError(Exception):
 
 
 class LiveChanges:
-    """Sends the live half of one lane and batch. Call `send` for each part, in order, then `end` once.
+    """Sends the live part of one lane and batch. Call `send` for each part, in order, then `end` once.
 
     `read` are the rows that were read of each job's slices, by part; those that come with the changes are added to it.
     `sent` counts the changes of each job, `history` those that a job has sent of its slices.
@@ -141,7 +141,7 @@ class LiveChanges:
         )
 
     def _shown(self, job: LaneJob, changes: Changes) -> tuple[Bools, Bools]:
-        """Which changes the positions show, whatever the filter says, and which of all stand before the batch."""
+        """Flags of changes that the positions show, whatever the filter says, and of those from before the batch."""
         shown = job.scan.covered(changes, job.positions)
         if not job.reads_upstream:
             return shown, np.zeros(len(changes), np.bool_)
@@ -166,7 +166,7 @@ def _passing_ops(task: LaneTask, job: LaneJob, changes: Changes) -> npt.NDArray[
 
 
 def long_changes(job: LaneJob, changes: Changes, columns: ChangeColumns) -> Iterator[Fault]:
-    """Those of `changes` whose records are too long for the job's output, in order."""
+    """Faults for those of `changes` whose records are too long for the job's output, in order."""
     if job.record_bytes is None or not len(columns.rows):
         return
     records, topic = columns.records, job.output.topic

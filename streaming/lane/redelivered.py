@@ -40,11 +40,11 @@ class RedeliveryFilter:
         self._marks: dict[tuple[int, LogId], LaneMark] = {}
         self._snapshots: dict[int, dict[LogId, int]] = {}
         self.count = 0
-        """How many records were left out."""
+        """The number of records that were left out."""
 
     @property
     def seen(self) -> dict[int, LaneSeen]:
-        """By partition, where the lane had records; of all partitions, where they were judged."""
+        """The records seen, by partition: those of the lane, or of all partitions if they were judged."""
         if self._judgement is not None:
             return {number: LaneSeen(judged=each) for number, each in self._judgement.seen.items()}
         seen = {number: LaneSeen({}, rows) for number, rows in self._snapshots.items()}
@@ -54,7 +54,7 @@ class RedeliveryFilter:
         return {number: LaneSeen(marks.get(number, {}), each.snapshots) for number, each in seen.items()}
 
     def __call__(self, changes: Changes, keys: pa.Array) -> Changes:
-        """The changes without redelivered ones; `keys` are their encoded keys. All must be sound.
+        """The changes without redelivered ones; `keys` are their encoded keys. All must be valid.
 
         Raises: JudgementNeededError.
         """
@@ -144,7 +144,7 @@ class _Found:
 
 
 def _by_log(changes: Changes, rows: _Indices) -> Iterator[tuple[LogId, _Found]]:
-    """What records of a partition say of each log; those that are not compared are passed over."""
+    """The positions of a partition's records, by log; records that are not compared are passed over."""
     found = changes.rows[POSITION].combine_chunks()
     if len(rows) < len(changes):
         found = found.take(pa.array(rows))
@@ -172,9 +172,9 @@ def _position(numbers: npt.NDArray[np.int64]) -> Position:
 
 
 def _falls(log: LogId, numbers: _Indices, highest: Position | None) -> bool:
-    """Whether a position lies below the highest one before it (`LogId.is_lower`).
+    """True if a position lies below the highest one before it (`LogId.is_lower`).
 
-    With GTIDs also one with the highest number and a lower place: it lies below those of other lanes, perhaps.
+    With GTIDs also one with the highest number and a lower offset: it lies below those of other lanes, perhaps.
     """
     before = numbers[:1] if highest is None else np.array([highest], np.int64)
     every = np.concatenate((before, numbers))
@@ -187,7 +187,7 @@ def _falls(log: LogId, numbers: _Indices, highest: Position | None) -> bool:
     ranks = _ranks(every[:, 1:])
     is_top = number == top
     begins = np.cumsum(np.concatenate(([True], top[1:] != top[:-1])))
-    # The highest place of the records with the highest number: it begins anew with each number.
+    # The highest offset of the records with the highest number: it begins anew with each number.
     scaled = begins * (len(every) + 1) + np.where(is_top, ranks + 1, 0)
     places = np.maximum.accumulate(scaled) - begins * (len(every) + 1) - 1
     return bool((ranks < places).any())
@@ -202,7 +202,7 @@ def _is_less(left: _Indices, right: _Indices) -> Bools:
 
 
 def _ranks(numbers: _Indices) -> _Indices:
-    """Of each row, its place in the order of all rows; equal ones have the same."""
+    """The rank of each row in the order of all rows; equal rows have the same."""
     order = np.lexsort(numbers.T[::-1])
     rises = np.concatenate(([0], (numbers[order][1:] != numbers[order][:-1]).any(axis=1).astype(np.int64)))
     ranks = np.empty(len(numbers), np.int64)
@@ -217,7 +217,7 @@ def _repeats(
     keys: pa.Array,
     ops: npt.NDArray[np.int8],
 ) -> bool:
-    """Whether records at one position, of those that never fall, repeat a key and its op."""
+    """True if records at one position repeat a key and its op. The positions must never fall."""
     numbers = found.numbers
     for row in found.rows[(numbers == np.array(highest)).all(axis=1)].tolist() if at_highest else ():
         if digest(_key(keys, row), Op(ops[row])) in at_highest:

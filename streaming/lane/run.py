@@ -54,7 +54,7 @@ from streaming.source.decoded import check_decoded
 _PART_BYTES = 32 << 20
 """Decoded changes of a part that is sent; encoding it takes some five times as much."""
 _LOG_PART_ROWS, _LOG_PART_BYTES = 250_000, 32 << 20
-"""Of a part that is only written to the log, which takes some ten times as much while it is written: wide rows of
+"""Limits of a part that is only written to the log, which takes some ten times as much then: wide rows of
 64 MiB a part came to 723 MiB in a worker, of 32 MiB to 557."""
 
 
@@ -64,7 +64,7 @@ def run_lane(task: LaneTask, lane: int, batches: Iterable[pa.RecordBatch], schem
     With `task.in_parts` the rows of `batches` come in the order of interval, partition and offset, else in any. Where
     jobs read the upstream, they are the records of the lane's partitions too, as `history_ranges` has them.
     Raises: Fenced and OutcomeUnknown (see `Writer`), StateError when pinned files are gone, DecodedSchemaError
-    when `schema`, that of all `batches`, is not `decoded_schema`. What is `Undone`, because of records at fault or for
+    when `schema`, that of all `batches`, is not `decoded_schema`. What is `Undone`, because of invalid records or for
     want of something, has left nothing visible.
     """
     check_decoded(schema, task.table)
@@ -76,7 +76,7 @@ class _TooManyError(Exception):
 
 
 class _FaultyError(Exception):
-    """Ends a transaction because of records at fault, or such as can't be read yet."""
+    """Ends a transaction because of records that are invalid, or can't be read yet."""
 
 
 class _SupersededError(Exception):
@@ -85,7 +85,7 @@ class _SupersededError(Exception):
 
 @dataclass(frozen=True)
 class _Outgoing:
-    """What went to the outputs, and where these end; `already`: an earlier attempt had sent it."""
+    """The records sent to the outputs, and the outputs' ends; `already`: an earlier attempt had sent them."""
 
     sent: Sent = Sent()  # noqa: RUF009 (a value)
     ends: Mapping[SinkPartition, Mark] = field(default_factory=dict)
@@ -159,7 +159,7 @@ class _Lane:
         return outgoing
 
     def _parts(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Shares]:
-        """At least one part. The log of each is written when the next one is asked for. Raises: _FaultyError."""
+        """Yields at least one part. The log of each is written when the next one is asked for. Raises: _FaultyError."""
         for part in self._split(batches):
             changes = order_changes(part, self.schema, self.task.plan, self.task.table)
             task = self.task
@@ -268,7 +268,7 @@ class _Lane:
 def _pieces(
     batches: Iterable[pa.RecordBatch], most_rows: int, most_bytes: int
 ) -> Iterator[list[pa.RecordBatch]]:
-    """As many batches at a time as reach one of the limits; the last piece may be empty."""
+    """Yields as many batches at a time as reach one of the limits; the last piece may be empty."""
     piece: list[pa.RecordBatch] = []
     rows = held = 0
     for batch in batches:
@@ -293,5 +293,5 @@ def write_log(task: LaneTask, lane: int, changes: Changes) -> list[DataFile]:
 
 
 def file_stem(task: LaneTask, lane: int) -> str:
-    """How the names of a lane's files begin."""
+    """The common prefix of the names of a lane's files."""
     return f"{task.plan.epoch:020d}-{lane}"

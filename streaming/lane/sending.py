@@ -1,6 +1,6 @@
-"""What a lane sends for a batch, in one transaction, in this order (docs/contract.md#records-on-an-output, #the-law).
+"""Sends a lane's share of a batch, in one transaction, in this order (docs/contract.md#records-on-an-output, #the-law).
 
-    for each job: the upstream records at fault that the lane found, if they are parked, to the job's dead letters
+    for each job: the invalid upstream records that the lane found, if they are parked, to the job's dead letters
     for each job: the start barrier, if the job opens with this batch
     for each job: the rows of its slices, as INSERTs, as of the barrier that the batch starts from
     for each interval of the batch, for each job:

@@ -1,4 +1,4 @@
-"""Which of a lane's changes are for which of its jobs.
+"""Shares of a lane's changes for its jobs.
 
     own        changes of the lane's vnodes in the batch: they become part of the log, and jobs that read the replica
                are sent from them
@@ -29,7 +29,7 @@ class Shares:
 
     @classmethod
     def of(cls, changes: Changes, task: LaneTask, lane: int) -> Shares:
-        """The shares of changes that were checked for faults: all must be sound."""
+        """The shares of changes that were checked for faults: all must be valid."""
         plan = task.plan
         if not readers(plan):
             return cls(changes)
@@ -43,7 +43,7 @@ class Shares:
 
     @property
     def intervals(self) -> range:
-        """From the first to the last interval with changes."""
+        """The range from the first to the last interval with changes."""
         every = [share.interval for share in (self.own, self.upstream) if share is not None and len(share)]
         return (
             range(min(each[0] for each in every), max(each[-1] for each in every) + 1) if every else range(0)
@@ -51,7 +51,7 @@ class Shares:
 
 
 def before_batch(changes: Changes, plan: BatchPlan) -> Bools:
-    """Which of them stand before the batch's own changes."""
+    """Flags: True for a change from before the batch's own changes."""
     return changes.offsets < np.asarray(plan.first_offsets)[changes.partitions]
 
 

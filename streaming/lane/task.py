@@ -78,11 +78,11 @@ class LaneTask:
     judgement: Judgement | None = None
     failpoint: Armed | None = None
     record_bytes: Mapping[str, int] = field(default_factory=dict)
-    """By output: key and value that a record of it may have, where it has a limit that is known."""
+    """The maximum bytes of key and value of a record, by output, where its limit is known."""
 
     @property
     def transaction_timeout_ms(self) -> int:
-        """How long a lane's transaction may take before the broker aborts it."""
+        """The time, in milliseconds, after which the broker aborts a lane's transaction."""
         is_long = self.in_parts or self.unhurried
         return self.limits.long_transaction_ms if is_long else TRANSACTION_TIMEOUT_MS
 
@@ -114,7 +114,7 @@ class LaneTask:
 
 @dataclass(frozen=True)
 class Sent:
-    """What a lane has read and sent, by job. `rows_read[job][part]` counts snapshot rows, filtered ones included.
+    """Counts of a lane's work, by job. `rows_read[job][part]` counts snapshot rows, filtered ones included.
 
     `history` are those in `snapshot` that came with the changes.
     """
@@ -127,11 +127,11 @@ class Sent:
 
 @dataclass(frozen=True)
 class LaneResult:
-    """Of a lane that has done its part: it is visible in the outputs, and its files are for the driver to commit.
+    """Result of a lane that has done its part: visible in the outputs, and its files are for the driver to commit.
 
-    `seen` is how far the upstream's partitions have come, where records may come again, and `redelivered` counts those
-    that did; `ignored` counts records that say nothing of the table. `waiting` are events that wait for chunks, and
-    `released_rows` counts rows of chunks that are in the log from now on.
+    `seen` is how far the upstream's partitions have come, where records may be redelivered, and `redelivered` counts
+    those that were; `ignored` counts records that say nothing of the table. `waiting` are events that wait for chunks,
+    and `released_rows` counts rows of chunks that are in the log from now on.
     """
 
     lane: int
@@ -151,14 +151,14 @@ class LaneResult:
 
 @dataclass(frozen=True)
 class Faulty:
-    """Upstream records at fault: the plan goes on without them, or the service ends."""
+    """Invalid upstream records: the plan goes on without them, or the service ends."""
 
     faults: tuple[Fault, ...]
 
 
 @dataclass(frozen=True)
 class Awaits:
-    """Records wait for the schemas with these ids. What is at fault is decided once every record can be read."""
+    """Records wait for the schemas with these ids. Which records are invalid is decided once all can be read."""
 
     ids: frozenset[int]
 
@@ -201,14 +201,14 @@ class Crashed:
 
 @dataclass(frozen=True)
 class Undone:
-    """Of a lane that has not done its part, and why. But for `Failed` and `Crashed` nothing of it became visible."""
+    """The reason why a lane has not done its part. Except for `Failed` and `Crashed`, nothing of it became visible."""
 
     lane: int
     why: Faulty | LongRow | Awaits | Lack | Superseded | Failed | Crashed
 
 
 LaneOutcome = LaneResult | Undone
-"""What a lane reports to the driver."""
+"""The result that a lane reports to the driver."""
 
 
 @dataclass(frozen=True)
@@ -244,12 +244,12 @@ class LaneJob:
 
     @property
     def definition(self) -> JobDefinition:
-        """As it was created."""
+        """The definition with which the job was created."""
         return self.plan.state.definition
 
     @property
     def reads_upstream(self) -> bool:
-        """Whether its slices come with the changes."""
+        """True if its slices come with the changes."""
         return self.definition.scan.reads_upstream
 
     @cached_property
@@ -271,7 +271,7 @@ class LaneJob:
         return [column.name for column in JobSchemas.from_job(self.definition, self.table).read]
 
     def passes(self, arrays: Mapping[str, pa.Array]) -> pa.Array | None:
-        """Where the filter is TRUE (NULL counts as no); None without a filter."""
+        """True where the filter is TRUE (False where it is NULL); None without a filter."""
         return None if self.filter is None else evaluate(self.filter, arrays).fill_null(False)
 
     def reported(self, rows_read: Mapping[int, int]) -> Mapping[int, Progress]:
@@ -307,7 +307,7 @@ class LaneJob:
 def places_before(
     task: LaneTask, jobs: Iterable[LaneJob]
 ) -> dict[SinkConfig, dict[SinkPartition, int | None]]:
-    """By sink, the partitions that a lane writes to, each with the epoch that it ends with before (None: empty)."""
+    """The partitions that a lane writes to, by sink, each with the epoch that it ends with before (None: empty)."""
     start = None if task.plan.start is None else task.plan.start.epoch
     places: dict[SinkConfig, dict[SinkPartition, int | None]] = {}
     for job in jobs:

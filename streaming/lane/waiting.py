@@ -51,7 +51,7 @@ class Lacking:
 
 @dataclass
 class LaneReading:
-    """Of one lane and batch: call it with each part of the changes, in order, then read `released`, then `waiting`.
+    """A lane's reading in a batch: call it with each part of the changes, in order, read `released`, then `waiting`.
 
     `files` are those of the events that wait, of the version that the reading names. `skipped` are records, (partition,
     offset), that are left out, among the waiting events as well.
@@ -74,11 +74,11 @@ class LaneReading:
 
     @property
     def is_anew(self) -> bool:
-        """Whether `waiting` is all that waits, not only what has come: chunks are released."""
+        """True if `waiting` is all that waits instead of only what has arrived: chunks are released."""
         return self.reading.due > 0
 
     def __call__(self, changes: Changes) -> Changes:
-        """The changes that apply. Input must be sound, without redelivered records, and have transaction ids."""
+        """The changes that apply. Input must be valid, without redelivered records, and have transaction ids."""
         given = changes.rows[TRANSACTION].fill_null(NO_TRANSACTION).to_numpy()
         transactions = widened_each(given, self.reading.read.near)
         found = verdicts(self.reading.read, self.reading.due, changes.keys, transactions)

@@ -1,4 +1,4 @@
-"""Where the partitions of a live topic end, asked again while a commit becomes visible in one after another."""
+"""The ends of a live topic's partitions, asked again while a commit becomes visible in one after another."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Feed:
         self._consumer.close()
 
     def take(self, partition: int, *, where: str) -> list[Message]:
-        """What has come of a partition, also the event that it ends for now; after a short wait perhaps nothing.
+        """The messages fetched from a partition, and the event of its current end; perhaps none after a short wait.
 
         Raises: EnvironmentProblem, TopicError.
         """

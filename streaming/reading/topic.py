@@ -188,7 +188,7 @@ class Complete:
             yield from self._next()
 
     def _is_aligned(self) -> bool:
-        """Whether the next barriers are one; of the first ones, older ones are joined to the interval behind them."""
+        """True if the next barriers are one; of the first ones, older ones are joined to the interval after them."""
         newest = max(held[0][-1].epoch for held in self._held)
         for held in self._held if self.epoch == NO_EPOCH else ():
             while held and held[0][-1].epoch < newest:

@@ -1,1 +1,1 @@
-"""What comes in: upstream records, their barriers, and the injector of barriers."""
+"""The input: upstream records, their barriers, and the injector of barriers."""

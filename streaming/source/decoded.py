@@ -32,7 +32,7 @@ from state.columns import BEFORE_HASH, OFFSET, OP, PARTITION, TRANSACTION, VNODE
 KEY, SIZE, BEFORE, AFTER = "_bf_key", "_bf_size", "_bf_before", "_bf_after"
 ERROR, AWAITED = "_bf_error", "_bf_awaited"
 UNCHANGED, POSITION = "_bf_unchanged", "_bf_position"
-"""Columns beside those that the log has too."""
+"""Columns in addition to those that the log has, too."""
 
 ERROR_TYPE = pa.struct([("code", pa.string()), ("found", pa.string()), ("expected", pa.string())])
 
@@ -92,7 +92,7 @@ def check_decoded(schema: pa.Schema, table: TableSchema) -> None:
             raise DecodedSchemaError(f"decoded records lack the column {name} ({kind})")
         if found[name] != kind:
             raise DecodedSchemaError(f"column {name} of decoded records is {found[name]}, expected {kind}")
-    for half in (BEFORE, AFTER):  # read by place
+    for half in (BEFORE, AFTER):  # read by position
         names = [field.name for field in schema.field(half).type]
         if names != list(table.column_names):
             raise DecodedSchemaError(

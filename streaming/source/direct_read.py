@@ -26,7 +26,7 @@ from streaming.source.raw.records import RawRecord, Records
 from streaming.source.routes import Routes
 
 _WAIT_S = 5.0
-"""For records that are there. Spark waits longer, and its error says what is wrong."""
+"""The time, in seconds, to wait for existing records. Spark waits longer, and its error says what is wrong."""
 _MOST_BYTES = 64 << 20
 
 

@@ -98,7 +98,7 @@ class Exchange:
                 yield lane_key, int(intervals[rows[start]]), *place, part.serialize().to_pybytes()
 
     def _intervals(self, records: Records) -> Numbers:
-        """How many intervals end before each record in its partition; 0 where no order is asked for."""
+        """The number of intervals that end at or before each record in its partition; 0 if no order is asked for."""
         offsets = records.offsets.to_numpy()
         found = np.zeros(len(offsets), np.int64)
         if not self.ends:
@@ -111,7 +111,7 @@ class Exchange:
 
 
 def _runs(intervals: Numbers, rows: pa.RecordBatch) -> Iterator[tuple[int, int]]:
-    """Where the interval and the partition stay the same."""
+    """Ranges [start, end) of rows in which the interval and the partition stay the same."""
     partitions = rows.column(0).to_numpy()
     cuts = np.flatnonzero((np.diff(intervals) != 0) | (np.diff(partitions) != 0)) + 1
     bounds = [0, *cuts.tolist(), len(intervals)]

@@ -24,7 +24,7 @@ _FEW = {"queued.min.messages": 1, "fetch.message.max.bytes": 65_536}
 
 
 class Gaps:
-    """What is known of the offsets of one upstream behind the positions of one state.
+    """The known offsets without records of one upstream, from the positions of one state on.
 
     `named` are offsets, (partition, offset), that an operator declares to hold nothing of value. May be read by any
     thread; `observe` may be called by one thread at a time.
@@ -95,7 +95,7 @@ class Gaps:
 
 
 def refuse_lost(kafka: KafkaSettings, topic: str, next_offsets: Sequence[int], gaps: Gaps) -> None:
-    """As `Gaps.refuse_lost`, of the topic as it is now."""
+    """Same as `Gaps.refuse_lost`, with the topic's current watermarks."""
     gaps.refuse_lost(topic, watermarks(kafka, topic), next_offsets)
 
 
@@ -109,7 +109,7 @@ def _lost(topic: str, partition: int, wanted: int, gone: str) -> InputError:
 
 
 def _maybe_lost(topic: str, partition: int, wanted: int, gone: range) -> InputError:
-    """There may have been records, and may not: ends of transactions have offsets, too."""
+    """The error for records that may or may not have existed: ends of transactions have offsets, too."""
     named = " ".join(f"--skip-record {partition}@{offset}" for offset in gone[:_MOST_NAMED])
     return InputError(
         Code.DATA_LOST,

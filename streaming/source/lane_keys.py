@@ -1,4 +1,4 @@
-"""For each lane a number that Spark's hash partitioning sends to the partition of the lane's number.
+"""A number for each lane that Spark's hash partitioning sends to the partition of the lane's number.
 
 Repartitioning by the lane number itself makes lanes collide, and by range it samples, which runs the plan twice. Spark
 puts a row into partition pmod(Murmur3_x86_32(column, 42), partitions); asking Spark which numbers fit would be a query
@@ -26,7 +26,7 @@ def lane_keys(lanes: int) -> list[int]:
 
 
 def _murmur3(value: int) -> int:
-    """Of a 32-bit integer that is not negative; signed, as Java's."""
+    """The hash of a 32-bit integer that is not negative; signed, as Java's."""
     mixed = _rotated(value * _C1 & _BITS, 15) * _C2 & _BITS
     hashed = (_rotated(_SEED ^ mixed, 13) * 5 + _ADD & _BITS) ^ _INT_BYTES
     hashed = (hashed ^ hashed >> 16) * _FINAL_1 & _BITS

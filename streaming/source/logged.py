@@ -29,7 +29,7 @@ from streaming.source.raw.records import Records
 
 @dataclass(frozen=True)
 class LoggedRecords:
-    """Of the topic of one table. `holds_barriers`: some records are barriers, which are left out."""
+    """A reader of the topic of one table. `holds_barriers`: some records are barriers, which are left out."""
 
     kafka: KafkaSettings
     topic: str
@@ -54,7 +54,7 @@ class LoggedRecords:
 
 
 def logged_in(batch: pa.RecordBatch, key_names: Sequence[str], encoder: KeyEncoder) -> Iterator[Logged]:
-    """What is judged of decoded records (`streaming.source.decoded`), of changes alone, in their order."""
+    """The judged part of decoded records (`streaming.source.decoded`), for changes only, in their order."""
     batch = batch.filter(pc.greater_equal(batch[OP], 0))
     before, after = batch[BEFORE], batch[AFTER]
     rows = pc.if_else(after.is_valid(), after, before)

@@ -1,4 +1,4 @@
-"""Whether an interval holds nothing but its barriers: then its lanes have no record to be given, and need no Spark.
+"""Detection of intervals that hold only their barriers: their lanes get no records, and need no Spark.
 
 A Spark job that finds nothing takes as long as one that finds a few changes, and an idle table would pay for one with
 every barrier. A few offsets are read in a few milliseconds instead.
@@ -19,12 +19,12 @@ from streaming.kafka.consumer import RangeReader, header_of, located
 from streaming.source.direct_read import ranges_of
 
 _MOST_OFFSETS = 4
-"""Of a partition, on average: a barrier, the marker of its transaction, and the same once more. With more there are
-records among them, most likely, and looking is in vain."""
+"""The maximum mean number of offsets in a partition: a barrier, the marker of its transaction, and the same once more.
+With more there are records among them, most likely, and looking is in vain."""
 
 
 class QuietIntervals:
-    """Of one upstream topic. `begins` are the first offsets that are read, where they are not its first ones.
+    """Checks of one upstream topic. `begins` are the first offsets that are read, where they are not its first ones.
 
     For one thread. It keeps a consumer open for its whole life.
     """
@@ -34,7 +34,7 @@ class QuietIntervals:
         self._reader: RangeReader | None = None
 
     def is_quiet(self, plan: BatchPlan) -> bool:
-        """Whether the batch's own records are its barriers' markers, and such as the plan skips.
+        """True if the batch's own records are only its barriers' markers and records that the plan skips.
 
         False wherever that is not certain, a broker that does not answer and lost records included: what reads the
         records for the lanes says what is wrong.
@@ -62,7 +62,7 @@ class QuietIntervals:
 
 
 def _is_nothing(message: Message, plan: BatchPlan, markers: frozenset[RecordId]) -> bool:
-    """As a lane sees it: skipped by the plan, or the marker of one of its barriers (`streaming.lane.changes`)."""
+    """True if a lane ignores it: skipped by the plan, or the marker of a barrier of it (`streaming.lane.changes`)."""
     place = located(message)
     if place in plan.skipped:
         return True

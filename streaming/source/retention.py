@@ -1,4 +1,4 @@
-"""How long an upstream keeps what was not read yet, and a warning before that becomes short.
+"""The time for which an upstream keeps unread records, and a warning before it becomes short.
 
 Needed are the records that no batch has handled: those of the plan in the journal and all behind it. What is before
 them is in the replica's tables and in the outputs, and may be deleted. Kafka deletes whole segments, by their newest
@@ -22,7 +22,7 @@ from streaming.kafka.consumer import RangeReader
 from streaming.kafka.topics import known_settings
 
 _SMALL_SHARE = 0.25
-"""Of what the topic keeps. Of a week it is the time from Friday evening to Sunday noon."""
+"""The share of the time that the topic keeps. Of a week it is the time from Friday evening to Sunday noon."""
 _EVERY_S = 30.0
 
 log = structlog.get_logger(__name__)
@@ -37,7 +37,7 @@ class Marks(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Margin:
-    """For how long partition `partition` surely keeps its record `offset`, the first that is needed.
+    """The time for which partition `partition` surely keeps its record `offset`, the first that is needed.
 
     Negative once it may be gone. Where all was read it is that of a record that comes now.
     """
@@ -48,7 +48,7 @@ class Margin:
 
 
 def kept_ms(settings: Mapping[str, str]) -> int | None:
-    """How many milliseconds a topic with these settings surely keeps the records that matter; None: for ever.
+    """The time, in milliseconds, that a topic with these settings surely keeps needed records; None: for ever.
 
     `retention.bytes` is ignored: when it deletes depends on the traffic.
     """

@@ -1,4 +1,4 @@
-"""Which lanes get a record: the one rule of the exchange and of lanes that read the topic themselves.
+"""Routes of records to lanes: the one rule of the exchange and of lanes that read the topic themselves.
 
 A record goes to the lane of its vnode. Where jobs read the upstream, it also goes to the lane of its partition, and
 records from before the batch go to that lane alone. What has no vnode (a key that can't be read, a barrier's mark)
@@ -24,7 +24,7 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Routes:
-    """Of `lanes` lanes and `vnodes` vnodes.
+    """Routes to `lanes` lanes by `vnodes` vnodes.
 
     `partitions`, if not 0, are those of the upstream, and jobs read it. The batch's own records begin at the offsets
     `first`.
@@ -37,7 +37,7 @@ class Routes:
 
     @classmethod
     def of(cls, plan: BatchPlan, table: TableSchema) -> Routes:
-        """Of a batch whose records are exchanged or read by the lanes themselves."""
+        """The routes of a batch whose records are exchanged or read by the lanes themselves."""
         count = len(plan.first_offsets)
         partitions = count if readers(plan) else 0
         vnodes = table.vnode_count if table.has_key and not table.by_partition else count
@@ -58,13 +58,13 @@ class Routes:
 
 @dataclass(frozen=True)
 class Placed:
-    """Of n records: the lane of the vnode, that of the partition, and whether all lanes get it."""
+    """Routes of n records: the lane of the vnode, that of the partition, and True if all lanes get it."""
 
     own: Numbers
     of_partition: Numbers
     everywhere: Bools
 
     def among(self, lane: int) -> Bools:
-        """Which of the records a lane gets."""
+        """Flags: True for a record that the lane gets."""
         found: Bools = (self.own == lane) | (self.of_partition == lane) | self.everywhere
         return found

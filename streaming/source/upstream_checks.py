@@ -34,7 +34,7 @@ from streaming.source.retention import Margin, Retention
 _log = structlog.get_logger(__name__)
 _COMPACTION_LAG, _LEAST_COMPACTION_LAG_MS = "min.compaction.lag.ms", 3_600_000
 _WAIT_S = 2.0
-"""For an answer while the service runs: the thread that asks also has to notice SIGTERM."""
+"""The time, in seconds, to wait for an answer while the service runs: the asking thread also has to notice SIGTERM."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class UpstreamIdentity:
 
     @classmethod
     def of(cls, kafka: KafkaSettings, topic: str, *, client: AdminClient | None = None) -> Self:
-        """As it is now. Raises: TopicError(TOPIC_MISSING)."""
+        """The topic's current identity. Raises: TopicError(TOPIC_MISSING)."""
         found = describe_topic(kafka, topic, client=client)
         return cls(topic, found.id, found.partitions)
 
@@ -75,7 +75,7 @@ class UpstreamIdentity:
 
 
 def binding(table: TableSchema, upstream: UpstreamIdentity, start: AnyStart | None = None) -> str:
-    """What a state is of, table, topic and start, as JSON for the journal."""
+    """The table, topic and start that a state is bound to, as JSON for the journal."""
     bound = {} if start is None else start.bound()
     return json.dumps({**table.to_dict(), "upstream": asdict(upstream), **bound})
 
@@ -153,7 +153,7 @@ class UpstreamGuard:
         return marks
 
     def margins(self, marks: Sequence[Watermarks], next_offsets: Sequence[int]) -> tuple[Margin, ...]:
-        """As `Retention.look`."""
+        """Same as `Retention.look`."""
         return self._retention.look(marks, self._gaps.first(next_offsets))
 
     def reason(self, problem: EnvironmentProblem, next_offsets: Sequence[int]) -> BackfillError:

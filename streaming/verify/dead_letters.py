@@ -160,7 +160,7 @@ class DeadLetters:
             self._say(Rule.DEAD_LETTER_UNFOUNDED, letter.where, "a record at fault", found)
 
     def _is_sound(self, entry: TopicEntry) -> bool:
-        """Whether a record is without fault by itself, by the contract."""
+        """True if a record by itself is valid by the contract."""
         if not entry.value or (entry.key is None and self._table.has_key):
             return False
         try:

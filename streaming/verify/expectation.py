@@ -1,4 +1,4 @@
-"""What one output partition must hold in one interval, written down as the bytes of its records."""
+"""The records that one output partition must hold in one interval, as bytes."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ class Expectation:
         return wanted
 
     def of(self, key: bytes) -> list[bytes]:
-        """What must be there of one key (in canonical form)."""
+        """The records of one key (in canonical form) that must be there."""
         read = self.view.change(None, self.view.of(self.newly_read.get(key)))
         changed = self.changed.get(key)
         live = [] if changed is None else self._live(changed)
         return live if read is None else [read, *live]
 
     def without_needless(self, key: bytes, records: list[bytes]) -> list[bytes]:
-        """What is there of a key, without deletes of what is absent that the upstream has sent likewise.
+        """The records of a key, without deletes of absent rows if the upstream has sent such deletes, too.
 
         For outputs whose deletes do not say what was there (docs/contract.md#the-law).
         """

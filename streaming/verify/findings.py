@@ -107,7 +107,7 @@ class Findings:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was read and what was found. `clean` is the verdict.
+    """Counts of what was read, and the findings. `clean` is the verdict.
 
     `start` and `last` are the epochs of the first and last barrier of the output that were judged (None on
     an empty output); `behind` counts the upstream barriers after `last`.
@@ -127,21 +127,21 @@ class Report:
     vnodes_in_progress: int
     snapshot_rows: int
     parts: str = "vnodes"
-    """What `vnode_count` counts: partitions, for a job that reads the upstream."""
+    """The unit of `vnode_count`: `partitions`, for a job that reads the upstream."""
     seconds: float = 0.0
     findings: tuple[LawFinding, ...] = ()
     counts: dict[str, int] = field(default_factory=dict)
     went_back: tuple[str, ...] = ()
-    """Where logs of the upstream's databases began anew at lower positions: no findings, the rule takes them."""
+    """Locations where logs of the upstream's databases began anew at lower positions: allowed, so no findings."""
 
     @property
     def found(self) -> int:
-        """How many findings there are, those not kept included."""
+        """The number of findings, those not kept included."""
         return sum(self.counts.values())
 
     @property
     def clean(self) -> bool:
-        """Whether nothing was found, on either side."""
+        """True if there are no findings on either side."""
         return not self.counts
 
     @property

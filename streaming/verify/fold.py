@@ -68,7 +68,7 @@ class UpstreamFold:
         rows_before: RowImages = RowImages.FULL,
     ) -> None:
         self.recording = False
-        """Whether `changed` is kept: not before the job starts, when all that counts is the table."""
+        """True if `changed` is kept: from the job's start on. Before that, only the table counts."""
         self.changed: list[dict[bytes, ChangedKey]] = [{} for _ in range(keys.partitions)]
         self._apart = int(keys.is_by_partition)
         tables = keys.vnode_count if self._apart else 1
@@ -85,7 +85,7 @@ class UpstreamFold:
 
     @property
     def unread(self) -> int:
-        """How many entries wait for a snapshot read, those of keys deleted since included."""
+        """The number of entries that wait for a snapshot read, those of keys deleted since included."""
         return sum(map(len, self._unread))
 
     def begin(self, rows: Rows) -> None:

@@ -144,7 +144,7 @@ class UpstreamHistory:
         return head
 
     def _is_repeat(self, head: Closed, changes_before: int) -> bool:
-        """Whether the same barrier came twice in a row, which is harmless without changes in between."""
+        """True if the last barrier is repeated, which is harmless. Raises an error if changes came in between."""
         if self.last is None or head.barrier.curr != self.last.curr:
             return False
         if changes_before:

@@ -35,7 +35,7 @@ from streaming.verify.sources.shortened import FoldedOutput
 from streaming.verify.sources.topics import TopicPair, read_letters
 
 SETTLE_S = 60.0
-"""How long a batch may take to become visible in all partitions of an output: its lanes commit one by one."""
+"""Seconds for a batch to become visible in all partitions of an output, as its lanes commit one by one."""
 
 Progress = Callable[[int, int], None]
 """Called with offsets read so far and offsets in all."""
@@ -126,7 +126,7 @@ def verify_job(
     siblings: Sequence[str] = (),
     initial: InitialTable | None = None,
 ) -> Report:
-    """As `verify_topics`, of the output that a job declares. A form with schema ids needs its ids (`with_ids`)."""
+    """Same as `verify_topics`, for the output of a job. A form with schema ids needs its ids (`with_ids`)."""
     return verify_topics(
         settings,
         upstream,

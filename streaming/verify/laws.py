@@ -34,7 +34,7 @@ class Law(Protocol):
     positions: Positions
 
     def __len__(self) -> int:
-        """How many rows the table has."""
+        """The number of rows in the table."""
 
     def begin(self, rows: Rows) -> None:
         """Take the table that the changes begin from, before all else."""
@@ -79,7 +79,7 @@ class TableLaw(Law):
         self._fold.recording = is_due
 
     def judge(self, partition: PartitionHistory, interval: Interval) -> None:
-        """As `Law.judge`, key by key."""
+        """Same as `Law.judge`, key by key."""
         number = partition.partition
         newly_read = self._newly_read(number, interval.closed)
         expectation = Expectation(newly_read, self._fold.changed[number], self.positions, self._view)
@@ -133,7 +133,7 @@ class UpstreamPartitions(PublishedParts):
 
 
 class _Record(NamedTuple):
-    """What an output gets of an upstream record; `value` None for nothing. `interval` counts the barriers before it."""
+    """An output's record of an upstream record; `value` None for none. `interval` counts the barriers before it."""
 
     offset: int
     interval: int
@@ -177,7 +177,7 @@ class RecordsLaw(Law):
         self._interval += 1
 
     def judge(self, partition: PartitionHistory, interval: Interval) -> None:
-        """As `Law.judge`, record by record."""
+        """Same as `Law.judge`, record by record."""
         number, closed = partition.partition, interval.closed
         end, moves = -1, self.positions.move(number, closed)
         for move in moves:

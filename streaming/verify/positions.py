@@ -56,7 +56,7 @@ class Positions:
         self._standings = [Standing() for _ in range(keys.vnode_count)]
 
     def covers(self, vnode: int, order: Key) -> bool:
-        """Whether a key is at or below the vnode's position."""
+        """True if a key is at or below the vnode's position."""
         standing = self._standings[vnode]
         return standing.finished or (standing.bound is not None and order <= standing.bound)
 
@@ -142,7 +142,7 @@ class Positions:
 
     @property
     def in_progress(self) -> int:
-        """How many vnodes have a position and are not finished."""
+        """The number of vnodes that have a position and are not finished."""
         return sum(standing.bound is not None and not standing.finished for standing in self._standings)
 
     @property

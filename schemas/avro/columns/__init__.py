@@ -1,1 +1,1 @@
-"""Whole columns of Avro records, read: the reverse of `schemas.avro.columnar`."""
+"""A columnar reader of Avro records: the reverse of `schemas.avro.columnar`."""

@@ -1,4 +1,4 @@
-"""Halves of records that name their schemas, by whole columns: what `schemas.avro.by_id` reads one by one."""
+"""Keys or values that name their schemas, columnar: what `schemas.avro.by_id` reads one by one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from schemas.records import OddRecordError, refuse
 
 
 class RegisteredColumns:
-    """Reads halves of records, each by the schema that it names, as structs of the type `kind`.
+    """Reads keys or values, each by the schema that it names, as structs of the type `kind`.
 
     Its fields are the columns of the projections, in any order, and for each part a struct of the part's in turn. What
     a writer's schema does not have is null.

@@ -27,7 +27,7 @@ def read_cell(cursor: Cursor, cell: Cell) -> pa.Array:
 
 
 def optional(cursor: Cursor, schema: Schema, read: Callable[[Cursor], pa.Array]) -> pa.Array:
-    """What `read` makes of the next value of each; null where a union of a null and one type has a null."""
+    """Reads the next value of each record with `read`; null where a union of null and one type has a null."""
     if not isinstance(schema, list):
         return read(cursor)
     branch = cursor.choice(len(schema))

@@ -1,4 +1,4 @@
-"""`Change` records to whole columns: what `schemas.avro.columnar.encode_changes` writes, read back."""
+"""`Change` records read columnar: what `schemas.avro.columnar.encode_changes` writes, read back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from schemas.table import Column
 def read_changes(
     columns: Sequence[Column], keys: pa.BinaryArray, values: pa.BinaryArray
 ) -> tuple[npt.NDArray[np.int8], pa.StructArray, pa.StructArray]:
-    """The ops of n `Change` records, and their halves: structs of the columns, null where the op has none.
+    """The ops of n `Change` records, and their images: structs of the columns, null where the op has none.
 
     Keys are not looked at. Raises: OddRecordError.
     """

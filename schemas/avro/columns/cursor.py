@@ -1,11 +1,11 @@
-"""Reads Avro binary records side by side, into whole Arrow columns.
+"""Reads Avro binary records side by side, columnar, into Arrow arrays.
 
 Each record has a position, and a step reads the next number, text or branch of all of them: a few passes over arrays a
 column, a microsecond for a record of four columns, and nothing row by row in Python.
 
 Only what is certain is read. Whatever is odd about one of the records (it is cut short, has bytes behind it, needless
 bytes in a number, a value that its column can't hold) is an `OddRecordError` for all: which record it is, and what is
-wrong with it, is for the twin that reads them one by one (`schemas.avro.codec`).
+wrong with it, is for the reference decoder that reads them one by one (`schemas.avro.codec`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Cursor:
 
     @classmethod
     def of(cls, records: pa.BinaryArray) -> Cursor:
-        """At the beginning of each record. Raises: OddRecordError for a null."""
+        """A cursor at the beginning of each record. Raises: OddRecordError for a null."""
         refuse(records.null_count)
         _, offsets, data = records.buffers()
         bounds = np.frombuffer(offsets, np.int32)[records.offset :][: len(records) + 1].astype(np.int64)
@@ -103,13 +103,13 @@ class Cursor:
 
     def _passed(self, sizes: Places) -> tuple[Places, Places]:
         starts = self.at
-        # A size may be anything, and the sum too large for a place.
+        # A size may be anything, and the sum too large for an offset.
         refuse((sizes > self._end - starts).any())
         self.at = starts + sizes
         return starts, sizes
 
     def texts(self, kind: pa.DataType, starts: Places, sizes: Places) -> pa.Array:
-        """What stands there. Raises: OddRecordError where a text is not UTF-8."""
+        """The texts at these offsets. Raises: OddRecordError where a text is not UTF-8."""
         offsets = np.zeros(len(sizes) + 1, np.int64)
         np.cumsum(sizes, out=offsets[1:])
         refuse(offsets[-1] > _MAX_OFFSET)
@@ -144,7 +144,7 @@ class Cursor:
         return found
 
     def branches(self) -> tuple[Places | None, Flags]:
-        """Of the next union with null: the records that have a value, None if all do; and for each whether it does."""
+        """Reads a union with null: the records that have a value, None if all do; and a flag for each, True if so."""
         branch = self.byte()
         is_there: Flags = branch == _PRESENT
         if is_there.all():

@@ -1,4 +1,4 @@
-"""Decimals from the bytes of their unscaled values, by whole columns: in Avro as they are, in JSON as base64."""
+"""Decimals from the bytes of their unscaled values, columnar: in Avro as they are, in JSON as base64."""
 
 from __future__ import annotations
 

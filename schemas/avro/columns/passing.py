@@ -14,9 +14,9 @@ from schemas.records import OddRecordError, refuse
 
 _REAL_BYTES = {"float": 4, "double": 8}
 _MOST_ITEMS = 100
-"""Of a list or map: each is a step of its own, for all records."""
+"""The maximum items of a list or map: each is a step of its own, for all records."""
 _MOST_DEPTH = 50
-"""Of values within each other, likewise."""
+"""The maximum depth of nested values, for the same reason."""
 
 
 def pass_over(cursor: Cursor, schema: Schema, named: dict[str, Schema], depth: int = 0) -> None:

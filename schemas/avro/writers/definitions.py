@@ -1,6 +1,6 @@
-"""Writers' schemas with the definition of each type in place of its name.
+"""Writers' schemas with the definition of each type instead of its name.
 
-Registries hold schemas that strict parsers refuse although the bytes are sound: with defaults of another type than
+Registries hold schemas that strict parsers refuse although the bytes are valid: with defaults of another type than
 their field, decimals of impossible digits, symbols with dashes, one type defined twice. Only what decides about the
 bytes is checked here; what a field means is checked where it is read (`schemas.avro.cells`).
 
@@ -19,13 +19,13 @@ from schemas.avro.registered import WriterSchema
 from schemas.avro.writers.meanings import MisfitError, Schema
 
 MAX_NESTING = 100
-"""Of types within each other."""
+"""The maximum depth of nested types."""
 _PLAIN = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 _RECORDS = ("record", "error")
 
 
 def parsed(schema: WriterSchema) -> Schema:
-    """A schema as JSON has it, with definitions in place of names. Raises: MisfitError."""
+    """A schema as JSON has it, with definitions instead of names. Raises: MisfitError."""
     if schema.kind != "AVRO":
         raise MisfitError(f"a schema of type {schema.kind}, not AVRO")
     definitions = _Definitions()

@@ -14,7 +14,7 @@ from typing import Any
 from schemas.types import MAX_DECIMAL_PRECISION
 
 Schema = Any
-"""Of Avro, as JSON has it: a name, a mapping, or a list of a union's branches."""
+"""A schema of Avro, as JSON has it: a name, a mapping, or a list of a union's branches."""
 
 UNITS_NS = {"timestamp-millis": 1_000_000, "timestamp-micros": 1_000, "timestamp-nanos": 1}
 """Nanoseconds."""
@@ -38,14 +38,14 @@ _BY_CONNECT = {
     "io.debezium.time.MicroTimestamp": "timestamp-micros",
     "io.debezium.time.NanoTimestamp": "timestamp-nanos",
 }
-"""Kafka Connect's converters name some types by a property of their own beside, or in place of, `logicalType`."""
+"""Kafka Connect's converters name some types by a property of their own with, or instead of, `logicalType`."""
 _SCALE = re.compile("-?[0-9]{1,3}")
 _OWN_SCALE_NAME = "io.debezium.data.VariableScaleDecimal"
 """The form of PostgreSQL's `numeric`."""
 
 
 class MisfitError(ValueError):
-    """Why records of a writer's schema can't be rows."""
+    """Records of a writer's schema can't be rows; the message says why."""
 
 
 def unwrapped(schema: Schema) -> Mapping[str, Any]:
@@ -56,7 +56,7 @@ def unwrapped(schema: Schema) -> Mapping[str, Any]:
 
 
 def meaning(kind: Mapping[str, Any]) -> str | None:
-    """What values of a type stand for: its `logicalType`, or Avro's name for a type of Connect; None for neither.
+    """The meaning of a type's values: its `logicalType`, or Avro's name for a type of Connect; None for neither.
 
     A logical type that Avro does not know is none. Raises: MisfitError for one that makes no sense here.
     """
@@ -76,13 +76,13 @@ def meaning(kind: Mapping[str, Any]) -> str | None:
 
 
 def has_own_scale(kind: Mapping[str, Any]) -> bool:
-    """Whether a record is Debezium's decimal with its own scale."""
+    """True if a record is Debezium's decimal with its own scale."""
     fields = [(field["name"], unwrapped(field["type"])["type"]) for field in kind["fields"]]
     return kind["name"] == _OWN_SCALE_NAME and fields == [("scale", "int"), ("value", "bytes")]
 
 
 def decimal_scale(kind: Mapping[str, Any]) -> int:
-    """Of a decimal that is `bytes` or `fixed`; below zero for whole tens. Raises: MisfitError where it has no sense."""
+    """The scale of a `bytes` or `fixed` decimal; below zero for whole tens. Raises: MisfitError if senseless."""
     precision, scale = kind.get("precision", MAX_DECIMAL_PRECISION), kind.get("scale")
     parameters = kind.get("connect.parameters")
     by_connect = parameters.get("scale") if isinstance(parameters, dict) else None
@@ -105,5 +105,5 @@ def decimal_scale(kind: Mapping[str, Any]) -> int:
 
 
 def digits_in(size: int) -> int:
-    """How many digits every number of so many bytes has room for."""
+    """The number of decimal digits that always fit in a signed number of `size` bytes."""
     return int(math.log10(2) * (8 * max(1, size) - 1))

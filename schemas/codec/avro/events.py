@@ -40,7 +40,7 @@ def projects(
     transactions: bool = False,
     sub_micros: SubMicros = "refuse",
 ) -> dict[Literal["key", "value"], Project]:
-    """How a `value` and a `key` are read. `whole`: the row before, too; `transactions`: the transaction's id, too."""
+    """Projections of a `value` and a `key`. `whole` adds the row before; `transactions` adds the transaction's id."""
     parts: dict[str, Project] = {
         "source": partial(_of_source, columns=source_columns(transactions=transactions))
     }

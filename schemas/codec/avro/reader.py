@@ -1,4 +1,4 @@
-"""Keys or values in Avro by a schema registry as structs: whole columns, and record by record where these don't do."""
+"""Keys or values in Avro by a schema registry as structs: columnar, and record by record where that does not do."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def projects(
     sub_micros: SubMicros = "refuse",
     deleted_field: str | None = None,
 ) -> dict[str, Project]:
-    """How a `value` is read, by the writer's schema, and a `key` that is in Avro, too.
+    """Projections, by the writer's schema, of a `value`, and of a `key` that is in Avro.
 
     Of a value the `deleted_field` is read as well, as a text or a boolean.
     """

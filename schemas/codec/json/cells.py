@@ -1,4 +1,4 @@
-"""Values of columns in JSON as typed decoders read them, and how whole columns of these become Arrow arrays.
+"""Values of columns in JSON as typed decoders read them, and their columnar conversion to Arrow arrays.
 
 `msgspec` refuses what is not of a cell's `kind`. What it takes and the column can't hold, or holds in another way than
 the usual one, is *unusual*: such a record is read by `schemas.json.values`, value by value, which has the last word.

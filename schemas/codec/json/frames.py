@@ -18,9 +18,9 @@ FRAMED = '{"schema"'
 _PARTS = ["schema", "payload"]
 _PAYLOAD = '"payload":'
 _MOST_FRAMES = 64
-"""That are remembered: one for each table and version of it."""
+"""The number of frames that are remembered: one for each table and version of it."""
 _MISSING = Token(Kind.BOOLEAN, "false")
-"""In place of a payload that is not there: no object, and no null."""
+"""The marker for a missing payload: neither an object nor null."""
 
 ShapeT = TypeVar("ShapeT")
 
@@ -33,7 +33,7 @@ class Frame(Generic[ShapeT]):
     shape: ShapeT
 
     def holds(self, text: str) -> bool:
-        """Whether a text has this frame, as far as it can be seen without reading its payload."""
+        """True if a text has this frame, as far as can be seen without reading its payload."""
         return text.startswith(self.begin) and text.endswith("}")
 
     @property
@@ -44,7 +44,7 @@ class Frame(Generic[ShapeT]):
 
 @dataclass
 class Frames(Generic[ShapeT]):
-    """The frames of one half of a topic's records. `image`: the field whose schema describes the columns."""
+    """The frames of the keys or values of a topic. `image`: the field whose schema describes the columns."""
 
     image: str | None = None
     _last: Frame[ShapeT] | None = None
@@ -95,5 +95,5 @@ def unframed(fields: Fields, image: str | None) -> tuple[Fields | None, Mapping[
 
 
 def is_frame(fields: Fields) -> bool:
-    """Whether an object is a frame and nothing else."""
+    """True if an object is a frame and nothing else."""
     return len(fields) == len(_PARTS) and {name for name, _ in fields} == set(_PARTS)

@@ -32,7 +32,7 @@ _REFUSALS = (msgspec.DecodeError, RecursionError, UnicodeError)
 
 Rows = npt.NDArray[np.int64]
 Schemas = Mapping[str, FieldSchema]
-"""Those of a record's fields, of a record in a frame."""
+"""The schemas of the fields of a record in a frame, by name."""
 
 
 class Shape(Protocol):
@@ -43,7 +43,7 @@ class Shape(Protocol):
         """Raises: msgspec.DecodeError, RecursionError."""
 
     def structs(self, decoded: Sequence[Any]) -> tuple[pa.StructArray, Flags]:
-        """What was decoded as structs, and which have an unusual value. Arbitrary for those."""
+        """The decoded records as structs, and flags for unusual values. A struct with a flag is arbitrary."""
 
 
 class Slow(NamedTuple):
@@ -54,13 +54,13 @@ class Slow(NamedTuple):
 
 
 class JsonHalf(NamedTuple):
-    """The half of a record, for errors: its name, and the form that it has to have."""
+    """The key or the value of a record, for errors: its name, and the form that it has to have."""
 
     name: str
     form: str
 
     def error(self, reason: JsonError) -> InputError:
-        """The error of a record whose half can't be read."""
+        """The error of a record whose key or value can't be read."""
         column = f" in column {reason.column}" if reason.column else ""
         if reason.code is Code.PK_NULL:
             return InputError(reason.code, found=str(reason))
@@ -95,7 +95,7 @@ class JsonReader(ABC):
         return usual
 
     def read(self, records: pa.BinaryArray) -> ReadStructs:
-        """Of n keys or values, none of which is null."""
+        """Reads n keys or values, none of which is null."""
         errors, late = dict[int, JsonError](), dict[int, JsonError]()
         texts, count = _texts(records, errors), len(records)
         parts, places, start = list[pa.StructArray](), np.full(count, -1, np.int64), 0
@@ -207,7 +207,7 @@ class RowShape:
 
 
 def can_be_typed(names: Sequence[str]) -> bool:
-    """Whether a typed decoder can have fields of these names: JSON has other ways to write the rest."""
+    """True if a typed decoder can have fields of these names: JSON has other ways to write the rest."""
     return not any(char in '"\\' or char < " " for name in names for char in name)
 
 
@@ -219,7 +219,7 @@ def _field(index: int, kind: Any, *, exact: bool) -> tuple[str, Any] | tuple[str
 
 
 def finished(cell: JsonCell, values: Sequence[Any], kind: pa.DataType) -> tuple[pa.Array, Flags | None]:
-    """`cell.finish`, in halves where it raises, until each value that it does not take is known."""
+    """Calls `cell.finish`, bisecting the values where it raises, until each value that it does not take is known."""
     try:
         return cell.finish(values)
     except (ValueError, OverflowError, pa.ArrowException):
@@ -254,7 +254,7 @@ def _typed(shape: Shape, texts: pa.StringArray, usual: Flags) -> tuple[list[pa.S
 
 
 def _one_by_one(shape: Shape, texts: Sequence[bytes]) -> tuple[list[Any], list[bool]]:
-    """What is decoded, without those that are refused; and which are not."""
+    """The decoded texts without the refused ones, and a flag for each text: True if it was decoded."""
     decoded, taken = list[Any](), list[bool]()
     for text in texts:
         try:

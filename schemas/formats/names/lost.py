@@ -15,7 +15,7 @@ MOST_UNDECLARED = 1_000
 
 
 class FieldsSeen(NamedTuple):
-    """As of some row. `lost` columns were in an earlier one, `never` in none; `more`: further names are not listed."""
+    """State at some row. `lost` columns were in an earlier one, `never` in none; `more`: more names are not listed."""
 
     rows: int = 0
     lost: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ class FieldHistory:
         self._declared = frozenset(each.in_records.name for each in self.table.columns)
 
     def add(self, names: Iterable[str]) -> None:
-        """Those of the next row."""
+        """Add the names of the next row."""
         self.rows += 1
         for name in names:
             if name in self._declared:
@@ -51,7 +51,7 @@ class FieldHistory:
                     self._undeclared[name] = None
 
     def seen(self) -> FieldsSeen:
-        """As of now."""
+        """The current state."""
         gone = [
             (each.name, name in self._last)
             for name, each in self._names.items()

@@ -37,7 +37,7 @@ class RowNames(Protocol):
 
 
 def row_names(format_: Format) -> RowNames | None:
-    """How the names are read; None for a format whose records have the declared columns, all of them."""
+    """The reader of the names; None for a format whose records have all of the declared columns."""
     half: str | None
     match format_:
         case DebeziumFormat():
@@ -51,7 +51,7 @@ def row_names(format_: Format) -> RowNames | None:
 
 @dataclass
 class JsonNames:
-    """Of objects, or of their field `half`, also within Kafka Connect's frame, whose schema has names as well."""
+    """Names of objects, or of their field `half`, also within Kafka Connect's frame, whose schema has names as well."""
 
     half: str | None
 
@@ -81,7 +81,7 @@ def _described(schema: Any, half: str | None) -> frozenset[str]:
 
 @dataclass
 class RegisteredNames:
-    """Of records by a schema registry: those of the writer's schema."""
+    """Names of records by a schema registry: those of the writer's schema."""
 
     schemas: Schemas
     half: str | None

@@ -1,4 +1,4 @@
-"""Which declared columns some rows have, by the names of their fields. A declared column that no row has is an error.
+"""Declared columns in some rows, by the names of their fields. A declared column that no row has is an error.
 
 A missing field is null, so a slip in a column's name would be a column of nulls, without an error.
 """
@@ -35,7 +35,7 @@ class SeenNames:
         return frozenset(column.in_records.name for column in self.table.key_columns)
 
     def add(self, names: frozenset[str]) -> None:
-        """Those of one row."""
+        """Add the names of one row."""
         if names <= self._of_key:
             return
         self.rows += 1

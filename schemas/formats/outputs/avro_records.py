@@ -1,4 +1,4 @@
-"""The common part of outputs in Avro whose records name registered schemas: framed rows and keys, and their twins.
+"""The common part of outputs in Avro whose records name registered schemas: framed rows and keys, and their reference.
 
 The bytes behind the frame are those that `schemas.avro.codec` writes: names and defaults of a schema leave no trace.
 """
@@ -113,7 +113,7 @@ class FramedRows(Values):
 
 
 class FramedKeyRows(Keys):
-    """The twin of `FramedKeys`."""
+    """The reference implementation of `FramedKeys`."""
 
     def __init__(self, key_columns: Sequence[Column], schema_id: int) -> None:
         self.columns = tuple(key_columns)
@@ -129,7 +129,7 @@ class FramedKeyRows(Keys):
 
 
 def upsert_rows(columns: Sequence[Column], key_columns: Sequence[Column], ids: SchemaIds) -> UpsertRows:
-    """The twin of `FramedUpserts`."""
+    """The reference implementation of `FramedUpserts`."""
     return UpsertRows(columns, FramedKeyRows(key_columns, ids.key), framed_values(columns, ids.value))
 
 

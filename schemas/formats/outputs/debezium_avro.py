@@ -1,4 +1,4 @@
-"""The output format `debezium` in Avro: the constants of an envelope, and the strict twin."""
+"""The output format `debezium` in Avro: the constants of an envelope, and the strict reference."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _text(value: str) -> bytes:
 def avro_event_rows(
     columns: Sequence[Column], key_columns: Sequence[Column], ids: SchemaIds, *, tombstones: bool
 ) -> EventRows:
-    """The twin."""
+    """The reference implementation."""
     keys, events = FramedKeyRows(key_columns, ids.key), _AvroEvents(columns, ids.value)
     return EventRows(columns, keys, events, tombstones=tombstones)
 

@@ -1,4 +1,4 @@
-"""The encoders of the output format `debezium`, by whole columns.
+"""The encoders of the output format `debezium`, columnar.
 
 Of what stands around the rows only the job's name, the barrier and the part differ, and the first two are few: their
 texts are written once for each interval, and taken.
@@ -30,7 +30,7 @@ _Half = Sequence[pa.Array]
 
 
 class _Events(ABC):
-    """Encodes envelopes. Those of one op have the same halves, so each op is encoded by itself."""
+    """Encodes envelopes. Those of one op have the same images, so each op is encoded by itself."""
 
     __slots__ = ()
 
@@ -57,7 +57,7 @@ class _Events(ABC):
     def _events(
         self, letter: str, before: _Half | None, after: _Half | None, origins: Origins
     ) -> pa.BinaryArray:
-        """Events with the op `letter`; None for a half that they lack."""
+        """Events with the op `letter`; None for an image that they lack."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class AvroEvents(_Events):
 
 
 def _sources(letter: str, origins: Origins) -> list[tuple[str, str, str, Barrier, str]]:
-    """For each barrier the arguments of `source`."""
+    """The arguments of `source`, for each barrier."""
     by = own_version()
     return [(origins.job, origins.table, letter, barrier, by) for barrier in origins.barriers]
 

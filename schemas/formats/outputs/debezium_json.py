@@ -1,4 +1,4 @@
-"""The strict twin of the output format `debezium` in JSON: events, one by one."""
+"""The strict reference of the output format `debezium` in JSON: events, one by one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PARTS = ["before", "after", "source", "op", "ts_ms"]
 def json_event_rows(
     columns: Sequence[Column], key_columns: Sequence[Column], encoding: Encoding, *, tombstones: bool
 ) -> EventRows:
-    """The twin."""
+    """The reference implementation."""
     keys, events = JsonKeyRows(key_columns, encoding), JsonEvents(columns, encoding)
     return EventRows(columns, keys, events, tombstones=tombstones)
 

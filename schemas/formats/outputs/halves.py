@@ -1,4 +1,4 @@
-"""Keys and values of outputs one by one: the parts that the twins of all encodings are made of."""
+"""Keys and values of outputs one by one: the common parts of the references of all encodings."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Events(Protocol):
         """Raises: InputError."""
 
     def write(self, letter: str, change: Change, origin: Origin, by: str) -> bytes:
-        """As a program of version `by` writes it. ValueError or TypeError for rows that the columns can't hold."""
+        """Writes as a program of version `by` does. ValueError or TypeError for rows that the columns can't hold."""
 
 
 class UpsertRows(OutputRows):
@@ -87,7 +87,7 @@ class EventRows(OutputRows):
         return self._keys.read(data, where)
 
     def read_change(self, key: bytes | None, value: bytes | None, *, where: str | None = None) -> Change:
-        """As `read_record`; ValueError for the null behind a delete, which is no change."""
+        """Same as `read_record`; ValueError for the null after a delete, which is no change."""
         change = self.read_record(key, value, where=where).change
         if change is None:
             raise ValueError("a record that is no change")

@@ -1,4 +1,4 @@
-"""What the outputs in JSON have in common: keys, and objects that are read back strictly, for their twins."""
+"""The common part of outputs in JSON: keys, and objects that are read back strictly, for their references."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _MICROS = FieldSchema("io.debezium.time.MicroTimestamp")
 
 
 def row_schema(name: str, columns: Sequence[Column], encoding: Encoding) -> dict[str, object]:
-    """What a reader has to know of an object of columns."""
+    """The schema of an object of columns, for its readers."""
     return connect_row(name, columns) if encoding == "json-schema" else json_row(columns)
 
 
 @cache
 def row_frame(name: str, columns: tuple[Column, ...], encoding: Encoding) -> tuple[bytes, bytes]:
-    """What stands before an object of columns and behind it, where it is the whole record."""
+    """The bytes before and after an object of columns that is the whole record."""
     return framed(connect_row(name, columns)) if encoding == "json-schema" else (b"", b"")
 
 
@@ -52,7 +52,7 @@ class JsonKeys:
 
 
 class JsonKeyRows(Keys):
-    """The twin of `JsonKeys`."""
+    """The reference implementation of `JsonKeys`."""
 
     def __init__(self, key_columns: Sequence[Column], encoding: Encoding) -> None:
         self.columns, self._encoding = tuple(key_columns), encoding
@@ -113,7 +113,7 @@ def same(data: bytes, written: bytes) -> None:
 
 
 def error(reason: JsonError, what: str, where: str | None) -> InputError:
-    """As an error of a record's half."""
+    """Converts a reason to an error of a record's key or value."""
     column = f" in column {reason.column}" if reason.column else ""
     code = Code.KEY_MISMATCH if what == "a key" and reason.code is Code.JSON_MALFORMED else reason.code
     values = {"column": reason.column} if reason.column else {}

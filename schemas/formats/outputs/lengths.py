@@ -1,4 +1,4 @@
-"""How long the records of an output may become, made of upstream records that are within `limits.record_bytes`.
+"""The maximum length of an output's records, in bytes, if upstream records are within `limits.record_bytes`.
 
 A job's form decides: a change of it may hold the row twice, before and after; its key holds the key columns once more;
 text grows in JSON, where a control character takes six bytes, and binary values become base64; a Connect frame has the
@@ -17,9 +17,9 @@ MOST_MESSAGE_BYTES = MAX_VALUE_BYTES + HEADROOM_BYTES
 _JSON_GROWTH = 6
 """Bytes of JSON for a byte of text: of `\\u0000`. Base64 takes 4 for 3."""
 _COLUMN_BYTES, _FRAME_COLUMN_BYTES = 64, 256
-"""What a column takes beside its value and its name, as the other columns' values do in text; and its schema."""
+"""Bytes of a column in addition to its value and name, which may be those of a value as text; and of its schema."""
 _RECORD_BYTES = 512
-"""What a record has beside key and value: the batch's own head, lengths, times, and its headers."""
+"""Bytes of a record in addition to key and value: the batch's own head, lengths, times, and its headers."""
 
 
 def topic_bytes(job: JobDefinition, limits: Limits) -> int:

@@ -21,7 +21,7 @@ from schemas.table import Column
 def json_upsert_rows(
     columns: Sequence[Column], key_columns: Sequence[Column], encoding: Encoding
 ) -> UpsertRows:
-    """The twin."""
+    """The reference implementation."""
     return UpsertRows(columns, JsonKeyRows(key_columns, encoding), JsonValues(columns, encoding))
 
 

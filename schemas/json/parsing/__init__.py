@@ -1,1 +1,1 @@
-"""A JSON text as values that have lost nothing, as the strict twins read it; and texts within, by whole columns."""
+"""A JSON text as exact values, as the strict reference decoders read it; and texts within, columnar."""

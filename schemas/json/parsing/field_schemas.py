@@ -1,4 +1,4 @@
-"""What the schema in a record's frame says of its fields: types of Kafka Connect, with the names of their meanings.
+"""Field schemas from the schema in a record's frame: types of Kafka Connect, with the names of their meanings.
 
 Source: https://kafka.apache.org/documentation/#connect_schemas.
 """
@@ -32,7 +32,7 @@ class FieldSchema:
 
 UNDESCRIBED = FieldSchema()
 NO_SCHEMAS: Mapping[str, FieldSchema] = {}
-"""Of a record without a frame."""
+"""The field schemas of a record without a frame."""
 
 
 def field_schemas(schema: Token, half: str | None = None) -> Mapping[str, FieldSchema]:
@@ -50,7 +50,7 @@ def field_schemas(schema: Token, half: str | None = None) -> Mapping[str, FieldS
 
 
 def value_schema(schema: Token) -> FieldSchema:
-    """What a schema says that is none of an object, but of a single value."""
+    """The field schema in a schema of a single value instead of an object."""
     found = json.loads(schema.text) if schema.kind is Kind.NESTED else None
     return _described(found) if isinstance(found, dict) else UNDESCRIBED
 

@@ -1,4 +1,4 @@
-"""What Debezium's PostgreSQL connector writes in place of a value that the database did not log, in every form.
+"""The placeholder of Debezium's PostgreSQL connector for a value that the database did not log, in every form.
 
 Source: https://github.com/debezium/debezium, `UnchangedToastedPlaceholder` and `PostgresValueConverter`: a text stands
 for itself, bytes are its UTF-8 (in hexadecimal or base64 by `binary.handling.mode`), an array has one element of text,
@@ -29,13 +29,13 @@ class Placeholder:
             bytes.fromhex(setting.removeprefix(_HEX)) if setting.startswith(_HEX) else setting.encode()
         )
         self.text = self.bytes.decode()
-        """As the value of a text; and of any type that has no form of its own."""
+        """The form for a text value, and for any type that has no form of its own."""
         if not self.text:
             raise ValueError("an empty text")
         self.base64 = base64.b64encode(self.bytes).decode()
-        """As bytes in JSON."""
+        """The form for bytes in JSON."""
         self.texts = frozenset([self.text, *self._of_bytes(), *self._of_arrays(), self._pair()])
-        """As what is text, or is taken for the text of its JSON, without spaces."""
+        """The forms for texts, and for values that are taken for the text of their JSON, without spaces."""
 
     def by_type(self, *, in_json: bool) -> Mapping[TypeName, frozenset[str] | frozenset[bytes]]:
         """The values that stand for one that did not change. In JSON bytes have one form, in Avro any of the texts."""
@@ -60,7 +60,7 @@ class Placeholder:
         return list(map(_compact, arrays))
 
     def _uuid(self) -> str:
-        """Of version 3, an MD5 in which six bits say so; there is nothing to be kept secret."""
+        """A UUID of version 3, an MD5 in which six bits say so; there is nothing to be kept secret."""
         number = int.from_bytes(hashlib.md5(self.bytes, usedforsecurity=False).digest())
         number = number & ~(0xF << 76) | 3 << 76
         digits = f"{number & ~(3 << 62) | 2 << 62:032x}"
@@ -76,5 +76,5 @@ def _compact(value: object) -> str:
 
 @cache
 def placeholder(setting: str = UNAVAILABLE) -> Placeholder:
-    """As `Placeholder`, made once."""
+    """Same as `Placeholder`, cached by its setting."""
     return Placeholder(setting)

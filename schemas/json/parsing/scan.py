@@ -35,7 +35,7 @@ def read_object(data: bytes) -> Fields:
 
 
 def scanned_object(text: str) -> Fields:
-    """As `read_object`, without trying Python's parser first."""
+    """Same as `read_object`, without trying Python's parser first."""
     scan = _Scan(text)
     fields = list(scan.fields())
     scan.end()

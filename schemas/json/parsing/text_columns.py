@@ -1,4 +1,4 @@
-"""Days, instants and decimals that are texts in ISO 8601 and in digits, by whole columns.
+"""Days, instants and decimals that are texts in ISO 8601 and in digits, columnar.
 
 Only the forms that are usual are read; what else may be meant is for who reads the texts one by one. Raised here is
 `OddRecordError`, or pa.ArrowInvalid.
@@ -17,7 +17,7 @@ _TIMESTAMP = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{
 
 
 def days(texts: pa.StringArray) -> pa.Date32Array:
-    """From `2026-01-31`, with a `Z` behind it or not."""
+    """Reads days like `2026-01-31`, with or without a `Z` at the end."""
     texts = pc.replace_substring_regex(texts, "Z$", "")
     _check_form(texts, _DATE)
     found = texts.cast(pa.date32())
@@ -26,7 +26,7 @@ def days(texts: pa.StringArray) -> pa.Date32Array:
 
 
 def instants(texts: pa.StringArray, kind: ColumnType) -> pa.TimestampArray:
-    """From `2026-01-31T12:00:00.5Z`, with up to six digits behind the point."""
+    """Reads instants like `2026-01-31T12:00:00.5Z`, with up to six digits after the point."""
     _check_form(texts, _TIMESTAMP)
     found = texts.cast(kind.arrow)
     check_within(found.view(pa.int64()), FIRST_US, LAST_US)
@@ -34,7 +34,7 @@ def instants(texts: pa.StringArray, kind: ColumnType) -> pa.TimestampArray:
 
 
 def decimals(texts: pa.StringArray, kind: ColumnType) -> pa.Decimal128Array:
-    """From `-12.50`."""
+    """Reads decimals like `-12.50`."""
     # Arrow's cast lets some numbers of too many digits wrap around.
     whole = (kind.precision or 0) - (kind.scale or 0)
     before_point = f"0|[1-9][0-9]{{0,{whole - 1}}}" if whole else "0"
@@ -43,7 +43,7 @@ def decimals(texts: pa.StringArray, kind: ColumnType) -> pa.Decimal128Array:
 
 
 def unsigned(numbers: pa.Int64Array, kind: ColumnType) -> pa.Decimal128Array:
-    """From numbers of 64 bits that have no sign, and were read with one."""
+    """Converts unsigned numbers of 64 bits that were read as signed ones."""
     return numbers.view(pa.uint64()).cast(pa.decimal128(20, 0)).cast(kind.arrow)
 
 

@@ -8,11 +8,11 @@ from enum import Enum, auto
 from schemas.errors import Code
 
 MAX_DEPTH, MAX_NAME, MAX_NUMBER = 999, 50_000, 1_000
-"""Of Spark's reader, so that both refuse the same records: objects and lists in each other, characters of each."""
+"""Limits of Spark's reader, so that both refuse the same records: nested objects and lists, characters of each."""
 
 
 class JsonError(ValueError):
-    """Why bytes are not what they have to be. The message holds nothing of them; the caller knows their place."""
+    """Invalid bytes, with the reason. The message holds none of them; the caller knows their location."""
 
     def __init__(self, reason: str, code: Code = Code.JSON_MALFORMED, column: str | None = None) -> None:
         self.code, self.column = code, column
@@ -20,7 +20,7 @@ class JsonError(ValueError):
 
 
 class Kind(Enum):
-    """What a value is in JSON."""
+    """The kind of a JSON value."""
 
     TEXT = auto()
     INTEGER = auto()
@@ -77,7 +77,7 @@ _ESCAPED = re.compile(r'["\\\x00-\x1f\ud800-\udfff\U00010000-\U0010ffff]')
 
 
 def quoted(text: str) -> str:
-    """As Spark writes a string inside of an object: what has no place in 16 bits is escaped."""
+    """Quotes as Spark writes a string inside of an object: characters that do not fit 16 bits are escaped."""
     return f'"{_ESCAPED.sub(_escape, text)}"'
 
 

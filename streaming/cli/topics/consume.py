@@ -120,7 +120,7 @@ def command(
 
 
 def _first_rows(target: Target) -> Iterator[tuple[Key, Row]]:
-    """Those that a topic's changes begin from."""
+    """The rows of the table that a topic's changes begin from, with their keys."""
     if target.start is not None:
         names = target.table.column_names
         places = [names.index(column.name) for column in target.columns]

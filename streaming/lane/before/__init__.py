@@ -4,5 +4,5 @@ from __future__ import annotations
 
 
 def rows_name(transactional_id: str) -> str:
-    """Of the folder that holds a state's rows by key, below `folder.rows_root`."""
+    """The name of the folder that holds a state's rows by key, below `folder.rows_root`."""
     return f"{transactional_id}-rows"

@@ -98,7 +98,7 @@ def problem_of(folder: Path, error: Exception) -> EnvironmentProblem:
 
 
 def is_full(error: Exception, folder: Path) -> bool:
-    """Whether the file system, or this user's share of it, has no room.
+    """True if the file system, or this user's quota, is full.
 
     LMDB reports what is written in part as an error of the device (`mdb_page_flush`: EIO), as when a disk fills up.
     """

@@ -43,7 +43,7 @@ class StoreMovedError(RuntimeError):
 
 @dataclass
 class RowsBefore:
-    """For the changes of one lane in one batch, in order; see `open_rows_before`."""
+    """A lookup for the changes of one lane in one batch, in order; see `open_rows_before`."""
 
     table: TableSchema
     keys: KeyEncoder
@@ -91,7 +91,7 @@ class RowsBefore:
 
 @contextmanager
 def rows_before_of(task: LaneTask, lane: int) -> Iterator[RowsBefore | None]:
-    """What gives the changes of a lane, in order, their rows before; None where they have them, or need none.
+    """The lookup that adds rows before to a lane's changes, in order; None where they have them, or need none.
 
     Raises: StoreMovedError; EnvironmentProblem where rows can't be kept, as `folder.own_folder`.
     """

@@ -30,7 +30,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class KeyOrder:
-    """Which of n changes are of the same key.
+    """The grouping of n changes by their keys.
 
     `distinct` are the keys, `number[i]` which of them change i is of; `previous[i]` is the change of that key before i,
     -1 for none, and `last[k]` the last change of distinct key k.
@@ -47,7 +47,7 @@ class KeyOrder:
 
     @classmethod
     def of(cls, keys: pa.Array) -> KeyOrder:
-        """Of the encoded keys of changes in order, without nulls."""
+        """Groups the encoded keys of changes in order, without nulls."""
         found = keys.dictionary_encode()
         number = found.indices.to_numpy(zero_copy_only=False).astype(np.int64)
         by_key = np.argsort(number, kind="stable")
@@ -89,7 +89,7 @@ class Unavailable:
 
 
 def leaves_out(changes: Changes) -> bool:
-    """Whether any of the changes leaves a value out."""
+    """True if any of the changes leaves a value out."""
     rows = changes.rows
     return UNCHANGED in rows.column_names and len(pc.list_flatten(rows[UNCHANGED])) > 0
 
@@ -113,7 +113,7 @@ def with_unchanged(
 
 
 def _sources(changes: Changes, order: KeyOrder, stored: Stored, without: Indices) -> tuple[Indices, Bools]:
-    """Where each change's value comes from, in stored rows and changes one behind the other, and whether it is one."""
+    """The index of each change's value in stored rows followed by changes, and flags: True if that row exists."""
     count = len(order.distinct)
     before = np.where(order.previous >= 0, count + order.previous, order.number)
     origin = np.arange(count + len(changes))

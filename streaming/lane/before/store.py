@@ -35,7 +35,7 @@ from streaming.lane.before.folder import explained, is_full, make_root, own_fold
 from streaming.lane.before.normal import Stored, Written
 
 _MAP_BYTES = tuple(1 << shift for shift in (40, 36, 33, 30, 28))
-"""Of address space, not of disk: the file grows as it is filled. The first that the process may have."""
+"""Sizes of address space, not of disk: the file grows as it is filled. The first that the process may have is used."""
 _LOCK = "making.lock"
 _MAX_KEY_BYTES = 480
 _META, _ROWS = b"meta", b"rows"
@@ -43,7 +43,7 @@ _EPOCH, _BOOT = b"epoch", b"boot"
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 Values = list[bytes | None]
-"""By key: the stored row; b"" for a key known to have no row; None for an unknown key."""
+"""Values by key: the stored row; b"" for a key known to have no row; None for an unknown key."""
 
 
 class View(Protocol):
@@ -85,7 +85,7 @@ class RowStore(Protocol):
 def local_store(name: str, table: TableSchema, rows_folder: str | None = None) -> RowStore:
     """A store below the machine's folder for rows (see `folder`): `<state>/<first vnode>-<end>`.
 
-    A new one takes the place of those that have some of its vnodes: those of other lanes, before a rescale.
+    A new one replaces those that have some of its vnodes: those of other lanes, before a rescale.
     Raises: EnvironmentProblem, as `own_folder`.
     """
     folder = make_root(rows_folder) / name
@@ -153,7 +153,7 @@ class LocalStore(RowStore):
 
     @property
     def epoch(self) -> int | None:
-        """As in the last commit."""
+        """The epoch of the last commit."""
         with self._env.begin() as txn:
             return self._epoch_in(txn)
 
@@ -162,7 +162,7 @@ class LocalStore(RowStore):
         return None if found is None else int(found)
 
     def write(self, rows: Written, *, after: int | None, epoch: int) -> bool:
-        """In one transaction."""
+        """Writes in one transaction."""
         pairs = self._pairs(rows)
         with explained(self._folder), self._env.begin(write=True) as txn:
             if self._epoch_in(txn) != after:
@@ -174,13 +174,13 @@ class LocalStore(RowStore):
         return True
 
     def clear(self) -> None:
-        """In one transaction."""
+        """Clears the store in one transaction."""
         with explained(self._folder), self._env.begin(write=True) as txn:
             txn.drop(self._rows, delete=False)
             txn.delete(_EPOCH, db=self._meta)
 
     def fill(self, rows: Written) -> None:
-        """In one transaction. Where the disk is full, others get back what the store had taken of it."""
+        """Fills the store in one transaction. If the disk is full, the space that it took is freed for others."""
         pairs = sorted([*self._pairs(rows), *((key, b"") for key in _short(rows.gone))])
         with explained(self._folder):
             try:
@@ -194,7 +194,7 @@ class LocalStore(RowStore):
                 raise problem from error
 
     def _pairs(self, rows: Written) -> list[tuple[bytes, bytes]]:
-        """In key order, in which LMDB takes them fastest."""
+        """The pairs in key order, in which LMDB takes them fastest."""
         values = encode_inserts(self._table.columns, rows.columns).to_pylist()
         return sorted(zip(_short(rows.keys), values, strict=True))
 
@@ -210,7 +210,7 @@ class LocalStore(RowStore):
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """By a lock that ends with its process."""
+        """Holds a lock that ends with its process."""
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         try:
             yield
@@ -241,7 +241,7 @@ class _LocalView:
         self._txn, self._rows = txn, rows
 
     def values(self, keys: pa.Array) -> Values:
-        """What is known of distinct keys."""
+        """The stored value of each of some distinct keys; None for a key without one."""
         wanted = _short(keys)
         with self._txn.cursor(db=self._rows) as cursor:
             found: dict[Any, Any] = dict(cursor.getmulti(sorted(wanted)))

@@ -59,7 +59,7 @@ class LogName(NamedTuple):
 
 
 class PlaceInLog(NamedTuple):
-    """Where a change stands. `position` is None for a row of a snapshot; `ts_ms` None where the event lacks it."""
+    """The location of a change. `position` is None for a row of a snapshot; `ts_ms` None where the event lacks it."""
 
     log: LogName
     position: LogOffset | None = None
@@ -67,7 +67,7 @@ class PlaceInLog(NamedTuple):
 
 
 def place_in_log(source: Mapping[str, Any]) -> PlaceInLog | None:
-    """Where an event stands, by its `source`; None where that can't be compared with anything."""
+    """The location of an event, by its `source`; None if it can't be compared with others."""
     family = _FAMILIES.get(source.get("connector") or "")
     snapshot = source.get("snapshot") or STREAMED
     if family is None or snapshot == INCREMENTAL:

@@ -266,7 +266,7 @@ class FramedReader:
         self._known: dict[int, tuple[FieldReader, int | None]] = {}
 
     def read(self, data: bytes) -> dict[str, Any]:
-        """What is read, by name. Raises: InvalidRecordError: SCHEMA_UNKNOWN, SCHEMA_INCOMPATIBLE, as values do."""
+        """The fields read, by name. Raises: InvalidRecordError: SCHEMA_UNKNOWN, SCHEMA_INCOMPATIBLE, as values do."""
         schema_id = schema_id_of(data)
         if schema_id is None:
             raise InvalidRecordError("no id of a schema in front")

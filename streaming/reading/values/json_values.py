@@ -47,7 +47,7 @@ _MOST_BITS = 3_500
 
 
 def read_value(reader: Reader, value: Any, column: Column) -> Any:
-    """What a JSON value stands for in a column, None for null. Raises: InvalidRecordError with the column."""
+    """The column's value for a JSON value, None for null. Raises: InvalidRecordError with the column."""
     if value is None:
         return None
     try:

@@ -203,7 +203,7 @@ def has_own_scale(kind: Mapping[str, Any]) -> bool:
 
 
 def digits_in(size: int) -> int:
-    """How many digits every number of so many bytes has room for."""
+    """The number of decimal digits that always fit in a signed number of `size` bytes."""
     return int(math.log10(2) * (8 * max(1, size) - 1))
 
 

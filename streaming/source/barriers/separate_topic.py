@@ -32,7 +32,7 @@ from streaming.source.spark_topic import SparkTopic
 
 _POLL_S = 0.2
 _FIRST_BARRIERS = 20_000
-"""At most so many are returned by `behind`; those after them come from `poll`."""
+"""The maximum number of barriers that `behind` returns; those after them come from `poll`."""
 _FETCH_WAIT_MS = 500
 """The broker answers a fetch as soon as there is something, else after this long."""
 _POLL_RECORDS = 10_000

@@ -28,7 +28,7 @@ from streaming.source.gaps import Gaps
 from streaming.source.kafka import UpstreamSource
 
 Newest = Sequence[tuple[Barrier | None, int]]
-"""By partition, the newest barrier and the number of its barriers that wait for the other partitions."""
+"""The newest barrier and the number of barriers that wait for the other partitions, by partition."""
 
 
 class BarrierSource(Protocol):
@@ -89,7 +89,7 @@ class BarrierSource(Protocol):
         It may wait for a barrier, until `wakeup`. A micro-batch that is repeated, or records that were seen by `begin`,
         change nothing.
 
-        Raises: InputError with the code of what is wrong with the chain or with a record, at its place;
+        Raises: InputError with the code of what is wrong with the chain or with a record, at its location;
         EnvironmentProblem. The source is unusable then. A source with the offsets of its barriers need not read other
         records: lanes refuse a record of their batch that is marked like a barrier.
         """

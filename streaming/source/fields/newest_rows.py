@@ -1,4 +1,4 @@
-"""The names of the fields in an upstream's newest rows, read beside the batches, a few records every few seconds.
+"""The names of the fields in an upstream's newest rows, read apart from the batches, a few records every few seconds.
 
 So no batch pays for it: lanes take columns apart, and what a record lacks is null there. Where records come faster than
 they are looked at, the newest of them are; those behind them are passed over.
@@ -27,7 +27,7 @@ _log = structlog.get_logger(__name__)
 
 
 class NewestRows:
-    """Of one topic; for one thread. `format_` knows where schemas are looked up. `close` it at the end."""
+    """The newest rows of one topic; for one thread. `format_` looks up schemas. `close` it at the end."""
 
     def __init__(self, kafka: KafkaSettings, topic: str, format_: Format, table: TableSchema) -> None:
         self._kafka, self._topic = kafka, topic

@@ -1,4 +1,4 @@
-"""The ids of schemas in front of keys or values, of whole columns."""
+"""The ids of schemas in front of keys or values, columnar."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ class NamedSchemas:
 
     @classmethod
     def of(cls, halves: pa.BinaryArray) -> NamedSchemas:
-        """Of n keys, or n values."""
+        """The ids of n keys, or n values."""
         prefixes = pc.binary_slice(halves, 0, FRAME_BYTES).fill_null(b"").dictionary_encode()
         found = [framed_id(prefix) for prefix in prefixes.dictionary.to_pylist()]
         ids = np.array([NO_ID if each is None else each for each in found], np.int64)
         return cls(ids[prefixes.indices.to_numpy()])
 
     def within(self, wanted: Collection[int]) -> npt.NDArray[np.bool_]:
-        """Where the id is one of these."""
+        """True where the id is one of these."""
         found: npt.NDArray[np.bool_] = np.isin(self.ids, list(wanted))
         return found
 
     def outside(self, known: Collection[int]) -> npt.NDArray[np.bool_]:
-        """Where there is an id, and it is none of these."""
+        """True where there is an id, and it is none of these."""
         found: npt.NDArray[np.bool_] = (self.ids != NO_ID) & ~self.within(known)
         return found
 

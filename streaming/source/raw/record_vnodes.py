@@ -26,7 +26,7 @@ Bools = npt.NDArray[np.bool_]
 
 
 class Vnodes(NamedTuple):
-    """Of n records.
+    """The vnodes of n records.
 
     `numbers` are null where a key can't be read, and where a record is marked as a barrier. `are_unknown`: the key
     names a schema that is not known, so any lane may be the one that the record is for.

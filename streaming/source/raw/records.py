@@ -34,13 +34,13 @@ class Records(NamedTuple):
 
     @classmethod
     def of(cls, records: Sequence[RawRecord]) -> Records:
-        """From one tuple a record."""
+        """Makes columns from one tuple for each record."""
         columns = zip(*records, strict=True) if records else ((),) * len(RAW_SCHEMA)
         return cls(*(pa.array(each, field.type) for each, field in zip(columns, RAW_SCHEMA, strict=True)))
 
     @classmethod
     def concatenated(cls, batches: Iterable[pa.RecordBatch]) -> Records:
-        """From batches of the columns of `RAW_SCHEMA`, one after another; Spark may call some of them not null."""
+        """Joins batches of the columns of `RAW_SCHEMA` in order; Spark may call some of them not null."""
         own = [pa.RecordBatch.from_arrays(each.columns, schema=RAW_SCHEMA) for each in batches]
         table = pa.Table.from_batches(own, RAW_SCHEMA).combine_chunks()
         return cls(*(_one_chunk(column) for column in table.columns))

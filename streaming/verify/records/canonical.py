@@ -62,7 +62,7 @@ class CanonicalSource:
         self._source, self._form, self._decode, self._order = source, form, decode, order
 
     def entries(self) -> Iterator[TopicEntry]:
-        """Those of the source that say anything of the table."""
+        """The source's entries that concern the table."""
         pairs = self._pairs()
         if self._form.has_tombstones:
             pairs = _without_tombstones(pairs)

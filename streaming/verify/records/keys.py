@@ -27,7 +27,7 @@ class KeySpace:
 
     @property
     def name(self) -> str:
-        """What its parts are called."""
+        """The name of its parts, in the plural."""
         return "partitions" if self.is_by_partition else "vnodes"
 
     def __init__(self, table: TableSchema, partitions: int) -> None:

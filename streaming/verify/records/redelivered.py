@@ -44,7 +44,7 @@ class RedeliveryRule:
         self.snapshots: set[LogName] = set()
         """Rows of snapshots in the interval, by their logs without an origin."""
         self.went_back: WentBack | None = None
-        """What the last record was taken in spite of."""
+        """The fall of positions in spite of which the last record was taken; None without one."""
 
     def drops(self, key: Hashable, op: Op, where: PlaceInLog | None) -> bool:
         """True where the change of this key is redelivered, or is the tombstone of such a delete."""

@@ -120,7 +120,7 @@ class RowBytes:
             raise _no_row(row) from None
 
     def same_row(self, one: bytes | None, other: bytes | None) -> bool:
-        """Whether both are the same row, in whatever bytes. InputError if one isn't a row."""
+        """True if both are the same row, in whatever bytes. InputError if one isn't a row."""
         if one == other:
             return True
         return one is not None and other is not None and self.canonical_row(one) == self.canonical_row(other)
@@ -181,10 +181,10 @@ def _remembered(table: TableSchema, condition: RowCondition) -> Callable[[bytes]
 
 
 class JobView:
-    """What a job shows of an upstream row: its columns if the filter says TRUE, else nothing.
+    """A job's view of an upstream row: its columns if the filter is TRUE, else nothing.
 
     `columns` None means all of the table's, in declared order. `rows_before`: of the output's changes; of those without
-    rows before, an UPDATE is an INSERT, and a DELETE has nulls beside the key columns.
+    rows before, an UPDATE is an INSERT, and a DELETE has nulls in all but the key columns.
     """
 
     def __init__(

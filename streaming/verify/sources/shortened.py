@@ -37,7 +37,7 @@ class Shortened(Source):
         self._progress: dict[int, VnodeProgress] | None = {}
 
     def entries(self) -> Iterator[TopicEntry]:
-        """As `Source.entries`."""
+        """Same as `Source.entries`."""
         return (entry for entry in map(self._shortened, self.source.entries()) if entry is not None)
 
     def extend(self) -> bool:
@@ -70,7 +70,7 @@ class FoldedOutput(Source):
     _begun: bool = field(default=False, init=False)
 
     def entries(self) -> Iterator[TopicEntry]:
-        """As `Source.entries`; records at fault stay as they are."""
+        """Same as `Source.entries`; invalid records stay as they are."""
         rows: dict[bytes | None, _Last] = {}
         for entry in self.source.entries():
             if not self._begun and entry.barrier is None:

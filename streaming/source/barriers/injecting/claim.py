@@ -91,7 +91,7 @@ def outlive(
 
 
 def who() -> str:
-    """This process, for the error of an injector that it keeps out."""
+    """The name of this process, for the error of an injector that it keeps out."""
     return f"process {os.getpid()} on {socket.gethostname()}"
 
 

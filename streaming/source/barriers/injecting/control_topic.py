@@ -1,6 +1,6 @@
 """The control topic: requests are taken from it in the same transaction that sends their barrier.
 
-The place up to which requests were taken is the committed offset of a consumer group, and it moves only
+The offset up to which requests were taken is the committed offset of a consumer group, and it moves only
 inside the transaction that also carries the barrier with the request. So a request and its barrier are there
 together or not at all, after any crash. The offset carries the claim on the upstream as its metadata (`claim`).
 """

@@ -176,7 +176,7 @@ class BarrierInjector:
         self.last_barrier: Barrier | None = None
         """The last barrier known to be in the topic: found there or sent."""
         self.failure: Exception | None = None
-        """Why the thread ended by itself; a BackfillError unless it is a fault of ours."""
+        """The error that ended the thread; a BackfillError unless it is a bug of ours."""
         self.problem: BackfillError | None = None
         """A transient problem that keeps the thread from injecting; None without."""
 

@@ -37,7 +37,7 @@ def is_wanted(after: int | None, last: Barrier | None) -> bool:
 
 
 def next_due_ms(due_ms: int, now_ms: int, interval_ms: int) -> int:
-    """When the barrier after the one that was due at `due_ms` is due.
+    """The time, in milliseconds, at which the barrier after the one that was due at `due_ms` is due.
 
     Always a whole number of intervals after it, so the schedule does not drift; and never in the past, so a
     stall is followed by one barrier, not by one for each that was missed.
