@@ -11,6 +11,7 @@ from schemas.table import TableSchema
 from streaming.reading.records.forms import RecordForm
 from streaming.reading.records.logs import LogName, PlaceInLog
 from streaming.reading.records.reader import reader_of
+from tests.kit.two_ways import as_text
 
 Record = tuple[bytes | None, bytes | None]
 """Key and value."""
@@ -32,7 +33,7 @@ def by_service(format_: Format, table: TableSchema, found: Sequence[Record]) -> 
             read = rows.read_record(*record)
         except InputError as error:
             return error.code
-        return repr(read.change), tuple(read.unchanged), place_of(read.position)
+        return as_text([read.change]), tuple(read.unchanged), place_of(read.position)
 
     return list(map(read, found))
 
@@ -46,7 +47,7 @@ def by_checker(format_: Format, table: TableSchema, found: Sequence[Record]) -> 
             read = reader.record(*record)
         except InputError as error:
             return error.code
-        return repr(read.change), read.left_out, read.place
+        return as_text([read.change]), read.left_out, read.place
 
     return list(map(read, found))
 
