@@ -35,14 +35,17 @@ def take(arrays: Sequence[pa.Array], rows: Indices) -> list[pa.Array]:
 def in_order(groups: Sequence[tuple[Indices, pa.Array]], length: int) -> pa.Array:
     """The values of groups at the rows that they were made of, and nulls at those that are in no group.
 
-    All are of one type; without a group it is binary.
+    All are of one type; without a group it is binary. Groups that are in order already are not copied.
     """
     place = np.full(length, -1, np.int64)
     start = 0
     for rows, values in groups:
         place[rows] = np.arange(start, start + len(values))
         start += len(values)
-    found = pa.concat_arrays([values for _, values in groups] or [pa.array([], pa.binary())])
+    arrays = [values for _, values in groups] or [pa.array([], pa.binary())]
+    found = arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
+    if start == length and np.array_equal(place, np.arange(length)):
+        return found
     return found.take(pa.array(place, mask=place < 0))
 
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from schemas.by_op import in_order
 from schemas.codec.log_positions import source_positions
 from schemas.codec.logs import INCREMENTAL, NUMBERS, POSTGRESQL, STREAMED, TEXTS
 from schemas.codec.results import (
@@ -22,8 +23,13 @@ from schemas.codec.results import (
     ReadStructs,
     RowErrors,
     StructReader,
+    fields_of,
+    flags_of,
+    null_where,
+    read_keys,
     row_type,
-    structs_at,
+    rows_of,
+    taken,
 )
 from schemas.errors import Code, InputError
 from schemas.records import NO_DATA, Op
@@ -34,8 +40,6 @@ UPSERTS, DELETE, TRUNCATE, MESSAGE = ("r", "c", "u"), "d", "t", "m"
 READ, CREATE, UPDATE = UPSERTS
 WHOLE_OPS = {READ: Op.INSERT, CREATE: Op.INSERT, UPDATE: Op.UPDATE, DELETE: Op.DELETE}
 """The ops of events that come with whole rows."""
-
-Rows = npt.NDArray[np.intp]
 
 
 def images(*, whole: bool) -> tuple[str, ...]:
@@ -75,69 +79,51 @@ class DebeziumDecoder:
 
     def decode(self, keys: pa.BinaryArray, values: pa.BinaryArray) -> Decoded:
         count, errors = len(values), RowErrors()
-        has_value = _flags(pc.greater(pc.binary_length(values), 0))
+        has_value = flags_of(pc.greater(pc.binary_length(values), 0))
         rows = np.flatnonzero(has_value)
-        read = self.events.read(values.filter(pa.array(has_value)))
+        read = self.events.read(taken(values, rows))
         errors.add_of(rows, read.errors)
-        events = _Events(structs_at(read.structs, rows, count), self.whole, self.malformed)
-        is_event = events.structs.is_valid().to_numpy(zero_copy_only=False)
-        is_event &= ~events.are_no_data
+        events = _Events(in_order([(rows, read.structs)], count), self.whole, self.malformed)
+        is_event = events.are_there & ~events.are_no_data
         events.check_ops(is_event, errors)
-        is_delete = ~has_value | (has_value & events.structs.is_null().to_numpy(zero_copy_only=False))
-        is_delete &= ~errors.flags(count)
-        own = self._keys(keys, is_event | (is_delete & (not self.whole)), errors)
+        is_delete = ~events.are_there & ~errors.flags(count)
+        wanted = is_event | is_delete if not self.whole else is_event
+        own = read_keys(self.keys, keys, wanted & ~errors.flags(count), errors)
         errors.add_of(rows, read.late)
-        rows_of = [self._image(events, name, is_event, own) for name in images(whole=self.whole)]
+        rows_read = [self._image(events, name, is_event, own) for name in images(whole=self.whole)]
         if self.whole:
             events.check_images(is_event, errors)
-            self._check_left_out(rows_of, events, is_event, errors)
-        for row in rows_of:
-            errors.add_all(np.flatnonzero(row.other_key), _other_key())
-        return self._decoded(events, rows_of, own, is_event, is_delete, errors)
-
-    def _keys(self, keys: pa.BinaryArray, wanted: Flags, errors: RowErrors) -> pa.StructArray:
-        """The keys of the records that have no error yet and whose key is needed; null elsewhere."""
-        count = len(keys)
-        wanted = wanted & ~errors.flags(count)
-        has_key = _flags(pc.greater(pc.binary_length(keys), 0))
-        for row in np.flatnonzero(wanted & ~has_key):
-            errors.add(int(row), InputError(Code.KEY_MISMATCH, found="a record without a key"))
-        rows = np.flatnonzero(wanted & has_key)
-        read = self.keys.read(keys if len(rows) == count else keys.take(pa.array(rows)))
-        errors.add_of(rows, read.errors)
-        errors.add_of(rows, read.late)
-        return structs_at(read.structs, rows, count)
+            self._check_left_out(rows_read, events, errors)
+        for row in rows_read:
+            errors.add_where(row.other_key, _other_key())
+        return self._decoded(events, rows_read, own, is_event, is_delete, errors)
 
     def _image(self, events: _Events, name: str, is_event: Flags, keys: pa.StructArray) -> _Image:
         """A row of each event. The key columns are those of the key; what it has of them has to be equal."""
-        structs = events.structs.flatten()[events.structs.type.get_field_index(name)]
-        is_there = structs.is_valid().to_numpy(zero_copy_only=False) & is_event
+        structs = events.fields[name]
+        is_there = flags_of(structs.is_valid()) & is_event
         own = {column.name: key for column, key in zip(self.key_columns, keys.flatten(), strict=True)}
         other, columns, left_out = np.zeros(len(is_there), np.bool_), [], dict[int, Flags]()
         for index, (column, found) in enumerate(zip(self.columns, structs.flatten(), strict=True)):
             if (key := own.get(column.name)) is not None:
-                other |= _flags(pc.not_equal(found, key)) & is_there
+                other |= flags_of(pc.not_equal(found, key)) & is_there
                 columns.append(key)
                 continue
             forms = self.left_out.get(column.type.name)
-            is_out = _flags(pc.is_in(found, pa.array(sorted(forms), found.type))) if forms else None
+            is_out = flags_of(pc.is_in(found, pa.array(sorted(forms), found.type))) if forms else None
             if is_out is not None and (is_out & is_there).any():
                 left_out[index] = is_out & is_there
                 found = pc.if_else(pa.array(is_out), pa.scalar(None, found.type), found)
             columns.append(found)
-        return _Image(columns, is_there, left_out, other)
+        return _Image(columns, left_out, other)
 
-    def _check_left_out(
-        self, rows: Sequence[_Image], events: _Events, is_event: Flags, errors: RowErrors
-    ) -> None:
-        for row, ignored in zip(
-            rows, (events.ops == Op.INSERT, np.zeros(len(is_event), np.bool_)), strict=True
-        ):
+    def _check_left_out(self, rows: Sequence[_Image], events: _Events, errors: RowErrors) -> None:
+        before, _ = rows
+        before.ignore(events.ops == Op.INSERT)
+        for row in rows:
             for index, flags in row.left_out.items():
                 found, column = "a value that the event leaves out", self.columns[index].name
-                error = InputError(Code.TOAST_UNAVAILABLE, found=found, column=column)
-                errors.add_all(np.flatnonzero(flags & ~ignored), error)
-            row.other_key &= ~ignored
+                errors.add_where(flags, InputError(Code.TOAST_UNAVAILABLE, found=found, column=column))
 
     def _decoded(
         self,
@@ -154,31 +140,25 @@ class DebeziumDecoder:
         ops = np.where(is_event, events.ops, np.where(is_delete, np.int8(without_value), np.int8(NO_DATA)))
         is_change = is_event | (is_delete & (not self.whole))
         has_before = is_change & (ops == Op.DELETE if not self.whole else ops != Op.INSERT)
-        before = self._struct(rows[0].columns, has_before) if self.whole else self._gone(keys, has_before)
-        after = self._struct(rows[-1].columns, is_change & (ops != Op.DELETE))
-        source = _Source(events.structs.field("source"), pa.array(is_event))
+        before = rows[0].columns if self.whole else self._key_alone(keys)
+        source = _Source(fields_of(events.fields["source"]), pa.array(is_event))
         return Decoded(
             pa.array(ops, mask=is_wrong),
-            before,
-            after,
+            rows_of(self.columns, before, has_before),
+            rows_of(self.columns, rows[-1].columns, is_change & (ops != Op.DELETE)),
             errors.by_row,
             _lists({} if self.whole else rows[-1].left_out, len(ops), ~is_event),
             source.positions(),
             source.transactions() if self.transactions else None,
         )
 
-    def _struct(self, columns: Sequence[pa.Array], is_there: Flags) -> pa.StructArray:
-        mask = None if is_there.all() else pa.array(~is_there)
-        return pa.StructArray.from_arrays(list(columns), fields=list(row_type(self.columns)), mask=mask)
-
-    def _gone(self, keys: pa.StructArray, is_gone: Flags) -> pa.StructArray:
-        """The rows before of deletes: the key columns, and nulls elsewhere."""
+    def _key_alone(self, keys: pa.StructArray) -> list[pa.Array]:
+        """The columns of rows of which only the key is known."""
         own = dict(zip((each.name for each in self.key_columns), keys.flatten(), strict=True))
-        columns = [
-            own[each.name] if each.name in own else pa.nulls(len(is_gone), each.type.arrow)
+        return [
+            own[each.name] if each.name in own else pa.nulls(len(keys), each.type.arrow)
             for each in self.columns
         ]
-        return self._struct(columns, is_gone)
 
 
 @dataclass
@@ -186,9 +166,13 @@ class _Image:
     """A row before or after of each event. `left_out`: by the index of a column, the events that leave it out."""
 
     columns: Sequence[pa.Array]
-    is_there: Flags
-    left_out: Mapping[int, Flags]
+    left_out: dict[int, Flags]
     other_key: Flags
+
+    def ignore(self, flags: Flags) -> None:
+        """Leave out what was found of these rows: their events have no such row."""
+        self.left_out = {index: found & ~flags for index, found in self.left_out.items()}
+        self.other_key &= ~flags
 
 
 @dataclass
@@ -198,74 +182,68 @@ class _Events:
     structs: pa.StructArray
     whole: bool
     malformed: Code
+    fields: dict[str, pa.Array] = field(init=False)
+    are_there: Flags = field(init=False)
     ops: npt.NDArray[np.int8] = field(init=False)
 
     def __post_init__(self) -> None:
-        names, self._fields = (
-            list(WHOLE_OPS),
-            dict(zip((each.name for each in self.structs.type), self.structs.flatten(), strict=True)),
-        )
-        codes = [WHOLE_OPS[name] if self.whole or name == DELETE else Op.INSERT for name in names]
-        self._number = pc.index_in(self._fields["op"], pa.array(names)).fill_null(-1).to_numpy()
+        self.fields, self.are_there = fields_of(self.structs), flags_of(self.structs.is_valid())
+        codes = [Op.DELETE if name == DELETE else Op.INSERT for name in WHOLE_OPS]
+        codes = list(WHOLE_OPS.values()) if self.whole else codes
+        self._number = pc.index_in(self.fields["op"], pa.array(list(WHOLE_OPS))).fill_null(-1).to_numpy()
         self.ops = np.array([*codes, NO_DATA], np.int8)[self._number]
-        self._has_after = self._fields["after"].is_valid().to_numpy(zero_copy_only=False)
+        self._has_after = flags_of(self.fields["after"].is_valid())
 
     @property
     def are_no_data(self) -> Flags:
         """Logical messages, heartbeats and ends of transactions: they have a time and no op."""
-        op = self._fields["op"]
-        has_source = self._fields["source"].is_valid().to_numpy(zero_copy_only=False)
-        is_alive = _flags(op.is_null()) & _flags(self._fields["has_time"]) & ~has_source & ~self._has_after
-        are_no_data: Flags = _flags(pc.equal(op, MESSAGE)) | is_alive
+        op, has_source = self.fields["op"], flags_of(self.fields["source"].is_valid())
+        is_alive = flags_of(pc.and_(op.is_null(), self.fields["has_time"])) & ~has_source & ~self._has_after
+        are_no_data: Flags = flags_of(pc.equal(op, MESSAGE)) | is_alive
         return are_no_data
 
     def check_ops(self, is_event: Flags, errors: RowErrors) -> None:
         """An event has an op of those that change a row, and the row after that belongs to it."""
-        is_truncate = is_event & _flags(pc.equal(self._fields["op"], TRUNCATE))
         truncate = InputError(Code.TRUNCATE_UNSUPPORTED, found="a value with a truncate")
-        errors.add_all(np.flatnonzero(is_truncate), truncate)
+        errors.add_where(is_event & flags_of(pc.equal(self.fields["op"], TRUNCATE)), truncate)
         unknown = InputError(Code.UNKNOWN_OP, found="a value with an op that is none of r, c, u and d")
-        errors.add_all(np.flatnonzero(is_event & (self._number < 0)), unknown)
+        errors.add_where(is_event & (self._number < 0), unknown)
         wrong = is_event & (self._number >= 0) & (self._has_after != (self.ops != Op.DELETE))
         for row in np.flatnonzero(wrong):
-            op = self._fields["op"][row].as_py()
+            op = self.fields["op"][row].as_py()
             found = f"a value with an event {op} {'with' if op == DELETE else 'without'} a row after"
             errors.add(int(row), InputError(self.malformed, found=found))
 
     def check_images(self, is_event: Flags, errors: RowErrors) -> None:
         """Events that come with whole rows have the row before, unless they say that there was none."""
-        has_before = self._fields["before"].is_valid().to_numpy(zero_copy_only=False)
+        has_before = flags_of(self.fields["before"].is_valid())
         for row in np.flatnonzero(is_event & (self.ops != Op.INSERT) & ~has_before):
-            found = f"an event {self._fields['op'][row].as_py()} without a row before"
+            found = f"an event {self.fields['op'][row].as_py()} without a row before"
             errors.add(int(row), InputError(Code.BEFORE_MISSING, found=found))
-        is_read = pc.equal(self._fields["op"], READ)
-        is_incremental = pc.equal(pc.struct_field(self._fields["source"], "snapshot"), INCREMENTAL)
+        is_read = pc.equal(self.fields["op"], READ)
+        is_incremental = pc.equal(pc.struct_field(self.fields["source"], "snapshot"), INCREMENTAL)
         found = "a row of an incremental snapshot, which may be there already"
-        wrong = is_event & _flags(pc.and_kleene(is_read, is_incremental))
-        errors.add_all(np.flatnonzero(wrong), InputError(Code.BEFORE_MISSING, found=found))
+        wrong = is_event & flags_of(pc.and_kleene(is_read, is_incremental))
+        errors.add_where(wrong, InputError(Code.BEFORE_MISSING, found=found))
 
 
 @dataclass(frozen=True, slots=True)
 class _Source:
     """The origins of changes; null where a record is no event."""
 
-    fields: pa.StructArray
+    fields: Mapping[str, pa.Array]
     is_event: pa.BooleanArray
 
     def positions(self) -> pa.StructArray:
         """See `log_positions`."""
-        found = source_positions(self._field)
-        there = pc.and_(found.is_valid(), self.is_event)
-        return pa.StructArray.from_arrays(found.flatten(), fields=list(found.type), mask=pc.invert(there))
+        found = source_positions(self.fields.__getitem__)
+        return null_where(found, ~flags_of(self.is_event))
 
     def transactions(self) -> pa.Int64Array:
         """The transaction of each change of PostgreSQL; null for a row of a snapshot and for other connectors."""
-        of_kind = pc.equal(self._field("connector"), POSTGRESQL)
-        is_change = pc.and_(of_kind, pc.equal(self._field("snapshot"), STREAMED)).fill_null(False)
-        return pc.if_else(pc.and_(is_change, self.is_event), self._field("txId"), None)
-
-    def _field(self, name: str) -> pa.Array:
-        return pc.struct_field(self.fields, name)
+        of_kind = pc.equal(self.fields["connector"], POSTGRESQL)
+        is_change = pc.and_(of_kind, pc.equal(self.fields["snapshot"], STREAMED)).fill_null(False)
+        return pc.if_else(pc.and_(is_change, self.is_event), self.fields["txId"], None)
 
 
 def _lists(found: Mapping[int, Flags], count: int, ignored: Flags) -> pa.ListArray:
@@ -281,7 +259,3 @@ def _lists(found: Mapping[int, Flags], count: int, ignored: Flags) -> pa.ListArr
 
 def _other_key() -> InputError:
     return InputError(Code.KEY_MISMATCH, found="a row whose key columns are not those of its key")
-
-
-def _flags(found: pa.Array) -> Flags:
-    return np.asarray(found.fill_null(False).to_numpy(zero_copy_only=False), dtype=np.bool_)

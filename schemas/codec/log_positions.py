@@ -26,6 +26,7 @@ from schemas.codec.logs import (
     LogId,
     LogPosition,
 )
+from schemas.codec.results import Flags, flags_of
 
 LOG, TS_MS = "log", "ts_ms"
 PARTS = tuple(f"p{index}" for index in range(MAX_WIDTH))
@@ -36,7 +37,6 @@ _LONG_MAX = str(2**63 - 1)
 Field = Callable[[str], pa.Array]
 """A field of the sources by its name."""
 
-_Flags = npt.NDArray[np.bool_]
 _Longs = npt.NDArray[np.int64]
 
 # As in `schemas.codec.logs`; Arrow wants names for its parts, and `$` is the end of the text.
@@ -51,8 +51,8 @@ def source_positions(field: Field) -> pa.StructArray:
     connector, snapshot = field("connector"), field("snapshot")
     which = pc.index_in(connector, pa.array(list(CONNECTORS))).fill_null(-1).to_numpy()
     families = np.array([*map(_FAMILIES.index, CONNECTORS.values()), -1])[which]
-    is_streamed = _flags(pc.is_in(snapshot, pa.array([STREAMED, "", None])))
-    is_compared = (families >= 0) & ~_flags(pc.equal(snapshot, INCREMENTAL))
+    is_streamed = flags_of(pc.is_in(snapshot, pa.array([STREAMED, "", None])))
+    is_compared = (families >= 0) & ~flags_of(pc.equal(snapshot, INCREMENTAL))
     numbers = np.zeros((len(connector), MAX_WIDTH), np.int64)
     is_set = np.zeros(len(connector), np.bool_)
     origins: pa.Array = pa.nulls(len(connector), pa.string())
@@ -114,13 +114,13 @@ def log_text(log: LogId) -> str:
     return json.dumps(log)
 
 
-_Read = tuple[_Flags, list[_Longs], pa.Array | None]
+_Read = tuple[Flags, list[_Longs], pa.Array | None]
 """Flags (True if there is a position), the position's numbers, and the origins of the logs, as JSON."""
 
 
 def _in_postgresql(field: Field) -> _Read:
     commit, lsn = _number(pc.extract_regex(field("sequence"), _SEQUENCE), "commit"), field("lsn")
-    return _flags(pc.and_(commit.is_valid(), lsn.is_valid())), [_longs(commit), _longs(lsn)], None
+    return flags_of(pc.and_(commit.is_valid(), lsn.is_valid())), [_longs(commit), _longs(lsn)], None
 
 
 def _in_mysql(field: Field) -> _Read:
@@ -128,8 +128,8 @@ def _in_mysql(field: Field) -> _Read:
     place = [file, field("pos"), field("row")]
     gtid, server = field("gtid"), field("server_id")
     parts = pc.extract_regex(gtid, _GTID)
-    number, has_gtid = _number(parts, "number"), _flags(gtid.is_valid())
-    is_there = _all(*place) & _flags(pc.if_else(gtid.is_valid(), number.is_valid(), server.is_valid()))
+    number, has_gtid = _number(parts, "number"), flags_of(gtid.is_valid())
+    is_there = _all(*place) & flags_of(pc.if_else(gtid.is_valid(), number.is_valid(), server.is_valid()))
     columns = [_longs(each) for each in (number, *place)]
     without = [*columns[1:], np.zeros(len(gtid), np.int64)]
     uuid = pc.utf8_slice_codeunits(pc.struct_field(parts, "origin"), 0, -1)
@@ -162,7 +162,7 @@ _READERS: dict[str, Callable[[Field], _Read]] = {
 _FAMILIES = list(_READERS)
 
 
-def _logs(families: _Longs, field: Field, origins: pa.Array, is_streamed: _Flags) -> pa.Array:
+def _logs(families: _Longs, field: Field, origins: pa.Array, is_streamed: Flags) -> pa.Array:
     """The text of each log: there are few, so each is made once."""
     names, dbs = (field(name).fill_null("") for name in ("name", "db"))
     columns = [pa.array(families), names, dbs, origins, pa.array(is_streamed)]
@@ -194,15 +194,11 @@ def _number(parts: pa.StructArray, name: str) -> pa.Array:
     return pc.if_else(is_long, None, digits).cast(pa.int64())
 
 
-def _all(*columns: pa.Array) -> _Flags:
+def _all(*columns: pa.Array) -> Flags:
     is_there = np.ones(len(columns[0]), np.bool_)
     for column in columns:
-        is_there &= _flags(column.is_valid())
+        is_there &= flags_of(column.is_valid())
     return is_there
-
-
-def _flags(found: pa.Array) -> _Flags:
-    return np.asarray(found.fill_null(False).to_numpy(zero_copy_only=False), dtype=np.bool_)
 
 
 def _longs(column: pa.Array) -> _Longs:

@@ -7,18 +7,21 @@ record says of the table. Errors are never raised for a record: they are a colum
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from schemas.errors import InputError
+from schemas.by_op import in_order
+from schemas.errors import Code, InputError
 from schemas.table import Column
 
 Flags = npt.NDArray[np.bool_]
+Rows = npt.NDArray[np.intp]
 
 
 @dataclass
@@ -31,12 +34,12 @@ class RowErrors:
         """Keeps the error that a row has already."""
         self.by_row.setdefault(row, error)
 
-    def add_all(self, rows: Iterable[int] | npt.NDArray[np.intp], error: InputError) -> None:
-        """The same error for each of these rows."""
-        for row in rows:
-            self.add(int(row), error)
+    def add_where(self, flags: Flags, error: InputError) -> None:
+        """Adds one error for each row that has the flag."""
+        for row in np.flatnonzero(flags).tolist():
+            self.add(row, error)
 
-    def add_of(self, rows: npt.NDArray[np.intp], errors: Mapping[int, InputError]) -> None:
+    def add_of(self, rows: Rows, errors: Mapping[int, InputError]) -> None:
         """Errors of records that were read apart: the i-th of them is row `rows[i]`."""
         for index, error in errors.items():
             self.add(int(rows[index]), error)
@@ -106,23 +109,68 @@ class Decoder(Protocol):
         """Decodes n keys, none of which is null: the key columns, none of which is null."""
 
 
+def read_where(
+    reader: StructReader, records: pa.BinaryArray, wanted: Flags, errors: RowErrors
+) -> pa.StructArray:
+    """The structs of those of n records that are wanted, and nulls at the others. All errors are added."""
+    rows = np.flatnonzero(wanted)
+    read = reader.read(taken(records, rows))
+    errors.add_of(rows, read.errors)
+    errors.add_of(rows, read.late)
+    return in_order([(rows, read.structs)], len(wanted))
+
+
+def read_keys(
+    reader: StructReader,
+    keys: pa.BinaryArray,
+    wanted: Flags,
+    errors: RowErrors,
+    *,
+    may_be_empty: bool = False,
+) -> pa.StructArray:
+    """The keys of those of n records that are wanted, and nulls at the others.
+
+    A wanted record without a key is invalid, and one whose key has no bytes, unless that `may_be_empty`.
+    """
+    has_key = flags_of(keys.is_valid() if may_be_empty else pc.greater(pc.binary_length(keys), 0))
+    errors.add_where(wanted & ~has_key, InputError(Code.KEY_MISMATCH, found="a record without a key"))
+    return read_where(reader, keys, wanted & has_key, errors)
+
+
 def row_type(columns: Iterable[Column]) -> pa.StructType:
     """Rows of these columns."""
     return pa.struct([pa.field(column.name, column.type.arrow) for column in columns])
 
 
-def structs_at(structs: pa.StructArray, rows: npt.NDArray[np.intp], count: int) -> pa.StructArray:
-    """Structs put at these of `count` rows, in rising order; nulls between them."""
-    if len(rows) == count:
+def rows_of(columns: Sequence[Column], arrays: Sequence[pa.Array], is_there: Flags) -> pa.StructArray:
+    """Rows of these columns, null where none is there."""
+    mask = None if is_there.all() else pa.array(~is_there)
+    return pa.StructArray.from_arrays(list(arrays), fields=list(row_type(columns)), mask=mask)
+
+
+def fields_of(structs: pa.StructArray) -> dict[str, pa.Array]:
+    """The fields of structs by name, null where the struct is."""
+    return dict(zip((each.name for each in structs.type), structs.flatten(), strict=True))
+
+
+def null_where(structs: pa.StructArray, flags: Flags) -> pa.StructArray:
+    """The same structs, null also where a flag is set."""
+    if not flags.any():
         return structs
-    places = np.zeros(count, np.int64)
-    places[rows] = np.arange(len(rows))
-    mask = np.ones(count, np.bool_)
-    mask[rows] = False
-    return structs.take(pa.array(places, mask=mask))
+    mask = pa.array(flags | ~flags_of(structs.is_valid()))
+    return pa.StructArray.from_arrays(structs.flatten(), fields=list(structs.type), mask=mask)
 
 
 def with_names(structs: pa.StructArray, kind: pa.StructType) -> pa.StructArray:
-    """The same fields, by position, under the names of another type."""
-    arrays = [structs.field(index) for index in range(kind.num_fields)]
-    return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=structs.is_null())
+    """Structs with the names of another type for their fields, which are taken by position."""
+    return pa.StructArray.from_arrays(structs.flatten(), fields=list(kind), mask=structs.is_null())
+
+
+def taken(array: pa.Array, rows: Rows) -> pa.Array:
+    """These rows of an array, in rising order; not copied where these are all."""
+    return array if len(rows) == len(array) else array.take(pa.array(rows))
+
+
+def flags_of(found: pa.BooleanArray) -> Flags:
+    """Booleans as flags; a null is False."""
+    return np.asarray(found.fill_null(False).to_numpy(zero_copy_only=False), dtype=np.bool_)

@@ -26,10 +26,9 @@ from schemas.json.values import (
     decimal_of,
     from_base64,
     only,
-    plain_reader,
     read_by,
     timestamp_of,
-    wrapped_of,
+    upstream_reader,
 )
 from schemas.kinds.columns import ColumnDecimal, ColumnTime, Unsigned
 from schemas.table import Column
@@ -198,10 +197,6 @@ def plain_form(column: Column) -> ValueForm:
 def reader_of(form: ValueForm, column: Column, sub_micros: SubMicros) -> Reader:
     """Reads values in a form, one at a time."""
     match form.meaning:
-        case Meaning.WRAPPED:
-            return wrapped_of
-        case Meaning.INSTANT:
-            return lambda token, _: timestamp_of(only(token, Kind.TEXT), sub_micros)
         case Meaning.ISO_DATE:
             return _iso_date
         case Meaning.DAYS:
@@ -212,7 +207,7 @@ def reader_of(form: ValueForm, column: Column, sub_micros: SubMicros) -> Reader:
             return _number
         case Meaning.UNSCALED:
             return partial(_unscaled, scale=form.scale)
-    return plain_reader(column)
+    return upstream_reader(column, sub_micros)
 
 
 def _incompatible(found: str, column: Column) -> JsonError:

@@ -25,6 +25,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from schemas.codec.log_positions import POSITION_TYPE
+from schemas.codec.results import row_type
 from schemas.formats.protocol import Format
 from schemas.table import TableSchema
 from state.columns import BEFORE_HASH, OFFSET, OP, PARTITION, TRANSACTION, VNODE
@@ -51,7 +52,7 @@ class DecodedSchemaError(AssertionError):
 
 def decoded_schema(table: TableSchema) -> pa.Schema:
     """The columns of decoded records of a table."""
-    row = pa.struct([(column.name, column.type.arrow) for column in table.columns])
+    row = row_type(table.columns)
     return pa.schema(
         {
             PARTITION: pa.int32(),

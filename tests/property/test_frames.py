@@ -12,6 +12,7 @@ from schemas.formats.debezium import DebeziumFormat
 from schemas.formats.upsert import UpsertFormat
 from schemas.json.parsing.tokens import MAX_DEPTH
 from schemas.table import declare
+from tests.kit.one_value import compact
 from tests.kit.two_ways import results, results_alone
 
 SCHEMAS = [
@@ -57,3 +58,21 @@ def test_records_are_read_as_if_each_were_the_first(found: list[bytes]) -> None:
     for format_, of, key in CASES:
         together = [(key, data) for data in found]
         assert results(format_, of, together) == results_alone(format_, of, together)
+
+
+def test_blocks_of_many_frames_are_read_like_those_of_one() -> None:
+    """Beyond some frames records are read one by one, for each frame is a pass over the block."""
+    names = [f"n{number}" for number in range(40)]
+    found = [compact({"schema": {"fields": [], "name": name}, "payload": {"a": name}}) for name in names * 2]
+    for format_, of, key in CASES[1:]:
+        together = [(key, data) for data in found]
+        assert results(format_, of, together) == results_alone(format_, of, together)
+
+
+@given(st.integers(0, 30))
+def test_frames_that_are_none_leave_the_others_alone(broken: int) -> None:
+    text = '{"schema":{"fields":[],"name":7"payload":'
+    sound = compact({"schema": None, "payload": {"a": "x"}})
+    format_, of, key = CASES[1]
+    together = [(key, text.encode())] * broken + [(key, sound)] * 3
+    assert results(format_, of, together) == results_alone(format_, of, together)

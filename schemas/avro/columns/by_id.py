@@ -38,7 +38,7 @@ class RegisteredColumns:
             groups.append((rows, self._read(cursor.among(rows), self._projection(schema_id))))
         if not groups:
             return pa.array([], self._kind)
-        return groups[0][1] if len(groups) == 1 else in_order(groups, len(ids))
+        return in_order(groups, len(ids))
 
     def _read(self, cursor: Cursor, projection: Projection) -> pa.StructArray:
         rows = _rows(cursor, projection, self._kind)

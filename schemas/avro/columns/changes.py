@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from schemas.avro.columns.cursor import Cursor, Flags, spread
+from schemas.codec.results import row_type
 from schemas.records import Op, refuse
 from schemas.table import Column
 
@@ -40,7 +41,7 @@ def read_keys(key_columns: Sequence[Column], keys: pa.BinaryArray) -> list[pa.Ar
 def _read_half(cursor: Cursor, columns: Sequence[Column], is_due: Flags) -> pa.StructArray:
     rows, is_there = cursor.branches()
     refuse((is_there != is_due).any())
-    fields = [pa.field(column.name, column.type.arrow) for column in columns]
+    fields = list(row_type(columns))
     if rows is None:
         return pa.StructArray.from_arrays([cursor.column(column) for column in columns], fields=fields)
     own = cursor.among(rows)

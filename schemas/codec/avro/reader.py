@@ -17,7 +17,7 @@ from schemas.avro.registered import Schemas
 from schemas.codec.debezium import event_type
 from schemas.codec.keyed import IS_DELETED
 from schemas.codec.pieces import ColumnarPieces, compact
-from schemas.codec.results import ReadStructs, row_type
+from schemas.codec.results import ReadStructs, fields_of, flags_of, null_where, row_type
 from schemas.errors import Code, InputError
 from schemas.table import Column
 
@@ -78,10 +78,10 @@ class AvroKeys:
         read = self._reader.read(records)
         errors, is_null = dict(read.errors), np.zeros(len(records), np.bool_)
         for column in read.structs.flatten():
-            is_null |= column.is_null().to_numpy(zero_copy_only=False)
+            is_null |= flags_of(column.is_null())
         for row in np.flatnonzero(is_null).tolist():
             errors.setdefault(row, InputError(Code.PK_NULL, found="a null in a key column"))
-        return ReadStructs.of(_null_where(read.structs, is_null), errors)
+        return ReadStructs.of(null_where(read.structs, is_null), errors)
 
 
 @dataclass
@@ -104,7 +104,7 @@ class AvroRows:
         read = self._reader.read(records)
         if self.deleted_field is None:
             return read
-        columns = dict(zip((each.name for each in read.structs.type), read.structs.flatten(), strict=True))
+        columns = fields_of(read.structs)
         is_deleted, errors = self._deleted(columns[self.deleted_field], dict(read.errors))
         if self._has_own:
             del columns[self.deleted_field]
@@ -120,7 +120,7 @@ class AvroRows:
         is_text = pa.types.is_string(found.type) or pa.types.is_boolean(found.type)
         texts = found.cast(pa.string()) if is_text else pc.if_else(found.is_null(), None, pa.scalar(""))
         number = pc.index_in(texts, pa.array(["false", "true"]))
-        for row in np.flatnonzero(pc.and_(number.is_null(), texts.is_valid()).to_numpy(zero_copy_only=False)):
+        for row in np.flatnonzero(flags_of(pc.and_(number.is_null(), texts.is_valid()))):
             text = f"a value whose {self.deleted_field} is neither true nor false"
             error = InputError(Code.CHANGE_MALFORMED, found=text, expected="true, false or null")
             errors.setdefault(int(row), error)
@@ -131,7 +131,7 @@ class AvroRows:
 class AvroEvents:
     """Change events of Debezium: structs of `debezium.event_type` over `columns`.
 
-    `kind` is that of the projection: texts of the source are bytes there, for they need not be UTF-8.
+    Texts of the source are projected as bytes, for they need not be UTF-8.
     """
 
     schemas: Schemas
@@ -153,7 +153,7 @@ class AvroEvents:
 
     def read(self, records: pa.BinaryArray) -> ReadStructs:
         read = self._reader.read(records)
-        found = dict(zip((each.name for each in read.structs.type), read.structs.flatten(), strict=True))
+        found = fields_of(read.structs)
         source = found["source"]
         fields = list(self._kind.field("source").type)
         texts = [_texts(each) if pa.types.is_binary(each.type) else each for each in source.flatten()]
@@ -180,10 +180,3 @@ def _texts(data: pa.BinaryArray) -> pa.StringArray:
             [None if each is None else each.decode(errors="replace") for each in data.to_pylist()],
             pa.string(),
         )
-
-
-def _null_where(structs: pa.StructArray, flags: Any) -> pa.StructArray:
-    if not flags.any():
-        return structs
-    mask = pa.array(flags | structs.is_null().to_numpy(zero_copy_only=False))
-    return pa.StructArray.from_arrays(structs.flatten(), fields=list(structs.type), mask=mask)

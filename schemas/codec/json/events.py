@@ -20,7 +20,7 @@ from schemas.codec.json.reader import JsonHalf, JsonReader, RowShape, Schemas, S
 from schemas.codec.json.rows import JsonColumns
 from schemas.codec.json.text import fields_in, read_object
 from schemas.codec.logs import NUMBERS, TEXTS
-from schemas.codec.results import Flags, row_type
+from schemas.codec.results import Flags, null_where, row_type
 from schemas.json.debezium_values import DebeziumValues
 from schemas.json.parsing.field_schemas import NO_SCHEMAS
 from schemas.json.parsing.tokens import Fields, JsonError, Kind, Token
@@ -131,7 +131,7 @@ class EventShape:
             found = list(map(get, decoded))
             structs, odd = self._row.structs([self._no_row if each is None else each for each in found])
             unusual |= odd
-            arrays.append(_null_where(structs, found))
+            arrays.append(_where_found(structs, found))
         return pa.StructArray.from_arrays(arrays, fields=list(self._kind)), unusual
 
     def _sources(self, sources: Sequence[Any]) -> pa.StructArray:
@@ -146,14 +146,11 @@ class EventShape:
             if each.name == "snapshot":
                 values = [_as_text(value) for value in values]
             arrays.append(pa.array(values, each.type))
-        return _null_where(pa.StructArray.from_arrays(arrays, fields=list(kind)), sources)
+        return _where_found(pa.StructArray.from_arrays(arrays, fields=list(kind)), sources)
 
 
-def _null_where(structs: pa.StructArray, found: Sequence[Any]) -> pa.StructArray:
-    if None not in found:
-        return structs
-    mask = pa.array([each is None for each in found], pa.bool_())
-    return pa.StructArray.from_arrays(structs.flatten(), fields=list(structs.type), mask=mask)
+def _where_found(structs: pa.StructArray, found: Sequence[Any]) -> pa.StructArray:
+    return null_where(structs, np.array([each is None for each in found], np.bool_))
 
 
 def _without_nulls(fields: Fields) -> dict[str, Token]:

@@ -15,7 +15,7 @@ from schemas.json.parsing.tokens import Fields, JsonError, Kind, Token
 
 FRAMED = '{"schema"'
 """The first bytes of a key or value that comes with its schema, as Kafka Connect writes it."""
-_PARTS = ["schema", "payload"]
+FRAME_PARTS = ("schema", "payload")
 _PAYLOAD = '"payload":'
 _MOST_FRAMES = 64
 """The number of frames that are remembered: one for each table and version of it."""
@@ -74,7 +74,7 @@ def schemas_before(begin: str, image: str | None) -> Mapping[str, FieldSchema] |
     """The schemas in the text before a payload; None if it is not certain that the payload begins behind it."""
     try:
         parts = read_object(begin + "null}")
-        if [name for name, _ in parts] != _PARTS or parts[1][1].kind is not Kind.NULL:
+        if tuple(name for name, _ in parts) != FRAME_PARTS or parts[1][1].kind is not Kind.NULL:
             return None
         return field_schemas(parts[0][1], image)
     except JsonError:
@@ -96,4 +96,4 @@ def unframed(fields: Fields, image: str | None) -> tuple[Fields | None, Mapping[
 
 def is_frame(fields: Fields) -> bool:
     """True if an object is a frame and nothing else."""
-    return len(fields) == len(_PARTS) and {name for name, _ in fields} == set(_PARTS)
+    return len(fields) == len(FRAME_PARTS) and {name for name, _ in fields} == set(FRAME_PARTS)

@@ -14,23 +14,24 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from schemas.by_op import in_order
 from schemas.codec.json.cells import JsonCell
 from schemas.codec.json.frames import FRAMED, Frames
 from schemas.codec.json.text import SHORT, may_exceed_limits, text_of
-from schemas.codec.results import Flags, ReadStructs
+from schemas.codec.results import Flags, ReadStructs, Rows, flags_of, taken
 from schemas.errors import Code, InputError
 from schemas.json.parsing.field_schemas import FieldSchema
 from schemas.json.parsing.tokens import JsonError
 
 _AT_ONCE = 4_096
 """Records that are decoded before their values become arrays: more would not stay in the CPU's cache."""
+_MOST_FRAMES = 8
+"""Frames of one block, by which its records are decoded typed."""
 _REFUSALS = (msgspec.DecodeError, RecursionError, UnicodeError)
 
-Rows = npt.NDArray[np.int64]
 Schemas = Mapping[str, FieldSchema]
 """The schemas of the fields of a record in a frame, by name."""
 
@@ -97,41 +98,48 @@ class JsonReader(ABC):
     def read(self, records: pa.BinaryArray) -> ReadStructs:
         """Reads n keys or values, none of which is null."""
         errors, late = dict[int, JsonError](), dict[int, JsonError]()
-        texts, count = _texts(records, errors), len(records)
-        parts, places, start = list[pa.StructArray](), np.full(count, -1, np.int64), 0
+        texts, is_read = _texts(records, errors), np.zeros(len(records), np.bool_)
+        groups = list[tuple[Rows, pa.StructArray]]()
         for shape, rows, payloads in self._by_shape(texts):
-            structs, is_typed = _typed(shape, payloads, self.are_usual(payloads))
-            own = rows[is_typed]
-            places[own] = np.arange(start, start + len(own))
-            parts, start = [*parts, *structs], start + len(own)
+            for start, is_typed, structs in _typed(shape, payloads, self.are_usual(payloads)):
+                own = rows[start : start + len(is_typed)][is_typed]
+                is_read[own] = True
+                groups.append((own, structs))
         slow = dict[int, dict[str, Any] | None]()
-        for row in np.flatnonzero(places < 0).tolist():
+        for row in np.flatnonzero(~is_read).tolist():
             if row not in errors:
                 self._read_slowly(row, texts[row].as_py(), slow, errors, late)
-        if slow:
-            places[list(slow)] = np.arange(start, start + len(slow))
-            parts.append(pa.array(list(slow.values()), self.kind))
-        return ReadStructs(self._taken(parts, places), *map(self._as_errors, (errors, late)))
+        if slow or not groups:
+            groups.append((np.array(list(slow), np.int64), pa.array(list(slow.values()), self.kind)))
+        structs = in_order(groups, len(records))
+        return ReadStructs(structs, *map(self._as_errors, (errors, late)))
 
     def _by_shape(self, texts: pa.StringArray) -> Iterator[tuple[Shape, Rows, pa.StringArray]]:
         """The rows of each typed decoder, with the texts that it decodes. A row that has none is left out."""
         rest = np.arange(len(texts))
         if self._frames is not None:
-            framed = _flags(pc.starts_with(texts, FRAMED))
-            rest, rows = rest[~framed], rest[framed]
-            while len(rows):
-                first = texts[int(rows[0])].as_py()
-                frame = self._frames.frame_of(first, self.shape)
-                if frame is None:
-                    rows = rows[1:]
-                    continue
-                own = _some(texts, rows)
-                same = _flags(pc.and_(pc.starts_with(own, frame.begin), pc.ends_with(own, "}")))
-                payloads = pc.binary_slice(_some(own, np.flatnonzero(same)).cast(pa.binary()), frame.size, -1)
-                yield frame.shape, rows[same], payloads.cast(pa.string())
-                rows = rows[~same]
+            is_framed = flags_of(pc.starts_with(texts, FRAMED))
+            rest, framed = rest[~is_framed], rest[is_framed]
+            yield from self._by_frame(self._frames, texts, framed)
         if self._plain is not None and len(rest):
-            yield self._plain, rest, _some(texts, rest)
+            yield self._plain, rest, taken(texts, rest)
+
+    def _by_frame(
+        self, frames: Frames[Shape], texts: pa.StringArray, rows: Rows
+    ) -> Iterator[tuple[Shape, Rows, pa.StringArray]]:
+        # Each frame is a pass over all records that are left, so those of a block with many are read slowly.
+        for _ in range(_MOST_FRAMES):
+            if not len(rows):
+                return
+            frame = frames.frame_of(texts[int(rows[0])].as_py(), self.shape)
+            if frame is None:
+                rows = rows[1:]
+                continue
+            own = taken(texts, rows)
+            is_same = flags_of(pc.and_(pc.starts_with(own, frame.begin), pc.ends_with(own, "}")))
+            framed = taken(own, np.flatnonzero(is_same)).cast(pa.binary())
+            yield frame.shape, rows[is_same], pc.binary_slice(framed, frame.size, -1).cast(pa.string())
+            rows = rows[~is_same]
 
     def _read_slowly(
         self,
@@ -149,12 +157,6 @@ class JsonReader(ABC):
         slow[row] = found.struct
         if found.late is not None:
             late[row] = found.late
-
-    def _taken(self, parts: Sequence[pa.StructArray], places: Any) -> pa.StructArray:
-        held = pa.concat_arrays(parts) if parts else pa.nulls(0, self.kind)
-        if len(held) == len(places) and np.array_equal(places, np.arange(len(places))):
-            return held
-        return held.take(pa.array(places, mask=places < 0)) if len(held) else pa.nulls(len(places), self.kind)
 
     def _as_errors(self, reasons: Mapping[int, JsonError]) -> dict[int, InputError]:
         return {row: self._half.error(reason) for row, reason in reasons.items()}
@@ -231,26 +233,24 @@ def finished(cell: JsonCell, values: Sequence[Any], kind: pa.DataType) -> tuple[
     return pa.concat_arrays([array for array, _ in halves]), np.concatenate(flags)
 
 
-def _typed(shape: Shape, texts: pa.StringArray, usual: Flags) -> tuple[list[pa.StructArray], Flags]:
-    """Structs of the texts that the typed decoder reads, in order; and which these are."""
-    parts, is_typed = list[pa.StructArray](), usual.copy()
+def _typed(
+    shape: Shape, texts: pa.StringArray, are_usual: Flags
+) -> Iterator[tuple[int, Flags, pa.StructArray]]:
+    """Pieces of the texts: the start of each, flags for those that the typed decoder reads, and their structs."""
     for start in range(0, len(texts), _AT_ONCE):
-        own = is_typed[start : start + _AT_ONCE]
-        chunk = texts.slice(start, _AT_ONCE)
-        chosen = chunk if own.all() else chunk.filter(pa.array(own))
-        given = chosen.cast(pa.binary()).to_numpy(zero_copy_only=False).tolist()  # far faster than to_pylist
+        is_typed, chunk = are_usual[start : start + _AT_ONCE].copy(), texts.slice(start, _AT_ONCE)
+        chosen = taken(chunk, np.flatnonzero(is_typed)).cast(pa.binary())
+        given = chosen.to_numpy(zero_copy_only=False).tolist()  # far faster than to_pylist
         try:
             decoded = list(map(shape.decode, given))
         except _REFUSALS:
-            decoded, taken = _one_by_one(shape, given)
-            own[np.flatnonzero(own)] = taken
-        if decoded:
-            structs, unusual = shape.structs(decoded)
-            if unusual.any():
-                own[np.flatnonzero(own)[unusual]] = False
-                structs = structs.filter(pa.array(~unusual))
-            parts.append(structs)
-    return parts, is_typed
+            decoded, is_decoded = _one_by_one(shape, given)
+            is_typed[is_typed] = is_decoded
+        structs, are_unusual = shape.structs(decoded)
+        if are_unusual.any():
+            structs = structs.filter(pa.array(~are_unusual))
+            is_typed[is_typed] = ~are_unusual
+        yield start, is_typed, structs
 
 
 def _one_by_one(shape: Shape, texts: Sequence[bytes]) -> tuple[list[Any], list[bool]]:
@@ -264,14 +264,6 @@ def _one_by_one(shape: Shape, texts: Sequence[bytes]) -> tuple[list[Any], list[b
         else:
             taken.append(True)
     return decoded, taken
-
-
-def _some(texts: pa.StringArray, rows: Rows) -> pa.StringArray:
-    return texts if len(rows) == len(texts) else texts.take(pa.array(rows))
-
-
-def _flags(found: pa.BooleanArray) -> Flags:
-    return np.asarray(found.to_numpy(zero_copy_only=False), np.bool_)
 
 
 def _texts(records: pa.BinaryArray, errors: dict[int, JsonError]) -> pa.StringArray:

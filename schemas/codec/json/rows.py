@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.codec.json.cells import JsonCell, json_cell
-from schemas.codec.json.frames import Frames, is_frame, unframed
+from schemas.codec.json.frames import FRAME_PARTS, FRAMED, Frames, is_frame, unframed
 from schemas.codec.json.reader import (
     JsonHalf,
     JsonReader,
@@ -24,7 +24,7 @@ from schemas.codec.json.reader import (
 )
 from schemas.codec.json.text import fields_in, read_object, read_value
 from schemas.codec.keyed import IS_DELETED, upsert_type
-from schemas.codec.results import Flags, row_type
+from schemas.codec.results import Flags, flags_of, row_type
 from schemas.errors import Code
 from schemas.json.debezium_values import DebeziumValues, Meaning, ValueForm, plain_form, reader_of
 from schemas.json.parsing.field_schemas import NO_SCHEMAS, UNDESCRIBED, FieldSchema, value_schema
@@ -33,7 +33,6 @@ from schemas.json.values import SubMicros, plain_token, read_by
 from schemas.table import Column
 from schemas.types import Value
 
-FRAME_PARTS = ("schema", "payload")
 _FORM = "JSON of the table's columns"
 A_VALUE, A_KEY = JsonHalf("a value", _FORM), JsonHalf("a key", _FORM)
 
@@ -152,9 +151,7 @@ class JsonKeys(JsonReader):
 
     def are_usual(self, texts: pa.StringArray) -> Flags:
         """A name that comes twice is nothing that the typed decoder sees."""
-        usual = super().are_usual(texts)
-        if pc.any(pc.match_substring(texts, "\\")).as_py():
-            usual &= ~pc.match_substring(texts, "\\").to_numpy(zero_copy_only=False)
+        usual = super().are_usual(texts) & ~flags_of(pc.match_substring(texts, "\\"))
         for name in self._quoted:
             usual &= pc.count_substring(texts, name).to_numpy(zero_copy_only=False) == 1
         return usual
@@ -162,7 +159,7 @@ class JsonKeys(JsonReader):
     def slowly(self, text: str) -> Slow:
         fields: Fields | None = read_object(text)
         schemas = NO_SCHEMAS
-        is_framed = text.startswith('{"schema"') if self._settings is not None else is_frame(fields or [])
+        is_framed = text.startswith(FRAMED) if self._settings is not None else is_frame(fields or [])
         if is_framed and self._frames is not None:
             fields, schemas = unframed(fields or [], None)
         if sorted(name for name, _ in fields or ()) != sorted(self._columns.by_name):
@@ -191,7 +188,7 @@ class JsonValueKeys(JsonReader):
         """Blanks around a plain value are nothing that the typed decoder sees."""
         usual = super().are_usual(texts)
         if self._plain_text:
-            usual &= pc.equal(texts, pc.utf8_trim_whitespace(texts)).to_numpy(zero_copy_only=False)
+            usual &= flags_of(pc.equal(texts, pc.utf8_trim_whitespace(texts)))
         return usual
 
     def slowly(self, text: str) -> Slow:
@@ -217,7 +214,7 @@ class ValueShape:
     def structs(self, decoded: Sequence[Any]) -> tuple[pa.StructArray, Flags]:
         array, unusual = finished(self._cell, decoded, self._kind[0].type)
         unusual = np.zeros(len(decoded), np.bool_) if unusual is None else unusual
-        unusual = unusual | array.is_null().to_numpy(zero_copy_only=False)
+        unusual = unusual | flags_of(array.is_null())
         return pa.StructArray.from_arrays([array], fields=list(self._kind)), unusual
 
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.codec.results import row_type, with_names
+from schemas.codec.results import null_where, row_type, with_names
 from schemas.formats.protocol import Format
 from schemas.table import TableSchema
 from state.vnode import row_hashes
@@ -70,10 +70,7 @@ class RecordVnodes:
         read = self._decoder.decode_keys(keys)
         is_wrong = np.zeros(len(keys), np.bool_)
         is_wrong[[*read.errors, *read.late]] = True
-        structs = with_names(read.structs, self._kind)
-        if is_wrong.any():
-            structs = pc.if_else(pa.array(is_wrong), pa.scalar(None, self._kind), structs)
-        return self._hashed(structs)
+        return self._hashed(null_where(with_names(read.structs, self._kind), is_wrong))
 
     def _hashed(self, rows: pa.StructArray) -> pa.Int32Array:
         table = self.table
