@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+
 import pyarrow as pa
 
 from schemas.codec.log_positions import positions_in
@@ -9,6 +11,7 @@ from schemas.codec.results import Decoded, Decoder
 from schemas.errors import InputError
 from schemas.position import Key
 from schemas.records import NO_DATA, Change, Op, Row, UpstreamRecord
+from schemas.types import Value
 
 
 class SingleRecords:
@@ -22,7 +25,7 @@ class SingleRecords:
         read = self._decoder.decode_keys(_one(data))
         _raise(read.errors, where)
         _raise(read.late, where)
-        return tuple(read.structs[0].as_py().values())
+        return _values(read.structs[0].as_py())
 
     def is_key(self, data: bytes, key: Key) -> bool:
         """False: these formats compare keys by value."""
@@ -60,7 +63,14 @@ def record_at(found: Decoded, row: int) -> UpstreamRecord:
 
 def _row(structs: pa.StructArray, row: int) -> Row | None:
     found = structs[row].as_py()
-    return None if found is None else tuple(found.values())
+    return None if found is None else _values(found)
+
+
+def _values(struct: dict[str, Value]) -> Row:
+    """The values of a struct; Arrow has a name of its own for UTC, which only looks like another zone."""
+    return tuple(
+        value.astimezone(dt.UTC) if isinstance(value, dt.datetime) else value for value in struct.values()
+    )
 
 
 def _raise(errors: dict[int, InputError], where: str | None) -> None:

@@ -22,9 +22,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as csv
 
+from schemas.codec.json.text import read_value
 from schemas.errors import Code, InputError
 from schemas.json.debezium_values import TimeMode
-from schemas.json.parsing.scan import scanned
 from schemas.table import Column
 from schemas.types import ColumnType, TypeName
 
@@ -290,7 +290,7 @@ def _as_jackson(texts: pa.Array) -> pa.Array:
     """Lists with the escapes of an event: of control characters, and of code points beyond 16 bits. Few have any."""
     if not pc.any(pc.match_substring_regex(texts, _ESCAPED_OTHERWISE)).as_py():
         return texts
-    return pa.array([text and scanned(text).text for text in texts.to_pylist()], pa.string())
+    return pa.array([text and read_value(text).text for text in texts.to_pylist()], pa.string())
 
 
 def _check_decimal(values: pa.Array, column: Column) -> None:

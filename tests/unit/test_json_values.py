@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from schemas.codec.json import text as json_text
 from schemas.errors import Code
-from schemas.json.parsing.scan import read_object, read_value
-from schemas.json.parsing.tokens import MAX_DEPTH, MAX_NAME, MAX_NUMBER, JsonError
+from schemas.json.parsing.tokens import MAX_DEPTH, MAX_NAME, MAX_NUMBER, Fields, JsonError, Token
 from schemas.json.values import plain_value, value_of
 from schemas.table import Column
 from schemas.types import ColumnType
@@ -21,6 +21,14 @@ from schemas.types import ColumnType
 
 def column(kind: str) -> Column:
     return Column("c", ColumnType.parse(kind), nullable=True)
+
+
+def read_object(data: bytes) -> Fields:
+    return json_text.read_object(json_text.text_of(data))
+
+
+def read_value(data: bytes) -> Token:
+    return json_text.read_value(json_text.text_of(data))
 
 
 def value(json: str, kind: str) -> Any:

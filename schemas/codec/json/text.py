@@ -37,9 +37,18 @@ def may_exceed_limits(text: str) -> bool:
 
 
 def read_value(text: str) -> Token:
-    """The value that a text is. Raises: JsonError."""
-    if text.count("{") + text.count("[") >= MAX_DEPTH:
-        _check_depth(text)
+    """The value that a text is; one that may stand in an object. Raises: JsonError."""
+    return _read(text, MAX_DEPTH - 1)
+
+
+def read_object(text: str) -> Fields:
+    """The fields of the object that a text is. Raises: JsonError."""
+    return fields_in(_read(text, MAX_DEPTH))
+
+
+def _read(text: str, max_depth: int) -> Token:
+    if text.count("{") + text.count("[") > max_depth:
+        _check_depth(text, max_depth)
     try:
         return _token(_DECODER.decode(text))
     except JsonError:
@@ -47,11 +56,6 @@ def read_value(text: str) -> Token:
     except ValueError as error:
         reason = error.msg if isinstance(error, json.JSONDecodeError) else "no value"
         raise JsonError(f"text that is no JSON ({reason[0].lower()}{reason[1:]})") from None
-
-
-def read_object(text: str) -> Fields:
-    """The fields of the object that a text is. Raises: JsonError."""
-    return fields_in(read_value(text))
 
 
 def fields_in(token: Token) -> Fields:
@@ -69,13 +73,13 @@ def text_of(data: bytes) -> str:
         raise JsonError("bytes that are not UTF-8", Code.BAD_ENCODING) from None
 
 
-def _check_depth(text: str) -> None:
+def _check_depth(text: str, max_depth: int) -> None:
     depth = 0
     for found in _SIGNIFICANT.finditer(text):
         if found[0] in "[{":
             depth += 1
-            if depth > MAX_DEPTH:
-                raise JsonError(f"more than {MAX_DEPTH} objects and lists in each other")
+            if depth > max_depth:
+                raise JsonError(f"more than {max_depth} objects and lists in each other")
         elif found[0] in "]}":
             depth -= 1
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from schemas.codec.json.text import fields_in
 from schemas.errors import Code
 from schemas.formats.outputs.envelope import CONNECTOR, OPS, event_frame, source, tail
 from schemas.formats.outputs.halves import EventRows, Events
 from schemas.formats.outputs.json_records import JsonKeyRows, error, payload_of, read_row, same
 from schemas.formats.protocol import Origin
-from schemas.json.parsing.scan import fields_in
 from schemas.json.parsing.tokens import JsonError, Kind, Token
 from schemas.json.written import Encoding, written_row
 from schemas.records import Barrier, BarrierKind, Change, Row

@@ -8,13 +8,13 @@ from functools import cache
 
 import pyarrow as pa
 
+from schemas.codec.json.text import fields_in, read_object, text_of
 from schemas.errors import Code, InputError
 from schemas.formats.outputs.halves import Keys, mismatch
 from schemas.json.columnar import encode_objects
 from schemas.json.debezium_values import DebeziumValues
 from schemas.json.frames import connect_row, framed, json_row
 from schemas.json.parsing.field_schemas import FieldSchema
-from schemas.json.parsing.scan import fields_in, read_object
 from schemas.json.parsing.tokens import JsonError, Token
 from schemas.json.values import value_of
 from schemas.json.written import Encoding, written_row
@@ -83,8 +83,8 @@ def payload_of(data: bytes, frame: tuple[bytes, bytes]) -> list[tuple[str, Token
     """
     begin, end = frame
     if data.startswith(begin) and data.endswith(end):
-        return read_object(data[len(begin) : len(data) - len(end)])
-    fields = read_object(data)
+        return read_object(text_of(data[len(begin) : len(data) - len(end)]))
+    fields = read_object(text_of(data))
     if [name for name, _ in fields] != ["schema", "payload"]:
         raise JsonError("other fields than schema and payload")
     return fields_in(fields[1][1])

@@ -7,6 +7,7 @@ from enum import Enum, auto
 
 from schemas.errors import Code
 
+NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?")
 MAX_DEPTH, MAX_NAME, MAX_NUMBER = 999, 50_000, 1_000
 """Limits of Spark's reader, so that both refuse the same records: nested objects and lists, characters of each."""
 

@@ -6,8 +6,6 @@ import json
 import re
 from collections.abc import Iterator
 
-from schemas.errors import Code
-from schemas.json.parsing.quick import quick
 from schemas.json.parsing.tokens import (
     MAX_DEPTH,
     MAX_NAME,
@@ -23,29 +21,15 @@ _STRING = r'"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+"'
 _NUMBER = r"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?"
 _TOKEN = re.compile(rf"[ \t\n\r]*+(?:({_STRING})|({_NUMBER})|(true|false)|(null)|([\[\]{{}},:]))")
 _SPACE = re.compile(r"[ \t\n\r]*+")
-NUMBER = re.compile(_NUMBER)
 _CLOSING = {"{": "}", "[": "]"}
 
 
-def read_object(data: bytes) -> Fields:
-    """The fields of the object that `data` is. Raises: JsonError, BAD_ENCODING where it is not UTF-8."""
-    text = decoded_text(data)
-    found = quick(text)
-    return scanned_object(text) if found is None or found.fields is None else found.fields
-
-
 def scanned_object(text: str) -> Fields:
-    """Same as `read_object`, without trying Python's parser first."""
+    """The fields of the object that a text is. Raises: JsonError."""
     scan = _Scan(text)
     fields = list(scan.fields())
     scan.end()
     return fields
-
-
-def read_value(data: bytes) -> Token:
-    """The value that `data` is. Raises: JsonError, as `read_object`."""
-    text = decoded_text(data)
-    return quick(text) or scanned(text)
 
 
 def scanned(text: str) -> Token:
@@ -63,14 +47,6 @@ def fields_in(token: Token) -> Fields:
     if token.kind is not Kind.NESTED:
         raise JsonError("no object where one has to be")
     return list(_Scan(token.text).fields())
-
-
-def decoded_text(data: bytes) -> str:
-    """Bytes in UTF-8. Raises: JsonError(BAD_ENCODING)."""
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        raise JsonError("bytes that are not UTF-8", Code.BAD_ENCODING) from None
 
 
 class _Scan:
