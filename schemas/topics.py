@@ -9,7 +9,7 @@ from typing import Any
 
 from schemas.errors import Code
 from schemas.faults import Faults, brief
-from schemas.formats.protocol import Format, Images, OutputFormat
+from schemas.formats.protocol import Images, OutputFormat, UpstreamFormat
 
 CONTROL_SUFFIX, BARRIERS_SUFFIX = ".control", ".barriers"
 DEAD_LETTERS_SUFFIX = ".dead-letters"
@@ -53,7 +53,7 @@ class UpstreamSection:
     """The section `upstream` of a configuration."""
 
     topic: str
-    format: Format
+    format: UpstreamFormat
 
     def topics(self, barriers: str | None, control: str | None) -> UpstreamTopics:
         """The topics on the upstream's side; `barriers` and `control` are those that the configuration names."""

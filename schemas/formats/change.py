@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from schemas.avro.binary import change_schema, key_schema
-from schemas.formats.protocol import Half, OutputFormat
+from schemas.formats.protocol import Half, OutputFormat, UpstreamFormat
 from schemas.table import Column
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from schemas.formats.change_avro import AvroChanges, AvroKeys, AvroRows
 
 
-class ChangeFormat(OutputFormat):
+class ChangeFormat(UpstreamFormat, OutputFormat):
     """Changes with op, before and after: full images, and a delete is a record with a value."""
 
     format: Annotated[Literal["change"], Field(description="Changes with op, before and after.")] = "change"

@@ -4,8 +4,8 @@ A format is chosen by its name in the configuration (`schemas.formats.registry`)
 each job: the two are separate values, whatever their kinds. Its fields are the keys that it takes there. Who calls it:
 
     the driver, once               validates the keys
-    before the exchange            `Format.decoder`, for keys: the vnode of a record follows from its key
-    a lane                         `Format.decoder`, `Format.keys` and `OutputFormat.values`
+    before the exchange            `UpstreamFormat.decoder`, for keys: the vnode of a record follows from its key
+    a lane                         `UpstreamFormat.decoder`, `Format.keys` and `OutputFormat.values`
     commands, record by record     `Format.rows`
 
 So a format is a small value: immutable, hashable, picklable, without open files or clients, and all that it makes may
@@ -166,7 +166,7 @@ class ValueEncoder(Protocol):
 
 
 class Format(BaseModel):
-    """The format of an upstream: all that is needed to read it. See the module for what a format may be and do.
+    """The common part of upstreams' and outputs' formats. See the module for what a format may be and do.
 
     An implementation declares `format: Literal[<its name>]` and the further keys that it takes, with defaults.
     """
@@ -257,26 +257,30 @@ class Format(BaseModel):
         return None
 
     @abstractmethod
-    def decoder(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> Decoder:
-        """A columnar decoder of records to rows of these columns, with an error for each invalid record."""
-
     def rows(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> Rows:
-        """The decoder for single records."""
-        from schemas.codec.one_record import SingleRecords
-
-        return SingleRecords(self.decoder(columns, key_columns))
+        """The decoder for single records over rows of these columns, tuples in this order."""
 
     def keys(self, key_columns: Sequence[Column]) -> KeyEncoder | None:
         """Encodes the keys that records should have: an equal key is right. None if the decoder compares keys."""
         return None
 
 
+class UpstreamFormat(Format):
+    """The format of an upstream: all that is needed to read it."""
+
+    @abstractmethod
+    def decoder(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> Decoder:
+        """A columnar decoder of records to rows of these columns, with an error for each invalid record."""
+
+    def rows(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> Rows:
+        """That decoder, for one record at a time."""
+        from schemas.codec.one_record import SingleRecords
+
+        return SingleRecords(self.decoder(columns, key_columns))
+
+
 class OutputFormat(Format):
     """The format of an output: all that is needed to write it, and to read it back."""
-
-    def decoder(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> Decoder:
-        """Outputs are read by `rows`. Raises: NotImplementedError but for formats of upstreams."""
-        raise NotImplementedError(f"an output in {self.form} is no upstream")
 
     @property
     def tombstone_follows(self) -> bool:

@@ -14,13 +14,13 @@ from schemas.formats.change import ChangeFormat
 from schemas.formats.debezium import DebeziumFormat
 from schemas.formats.outputs.debezium import DebeziumOutput
 from schemas.formats.outputs.upsert import UpsertOutput
-from schemas.formats.protocol import Format, OutputFormat
+from schemas.formats.protocol import Format, OutputFormat, UpstreamFormat
 from schemas.formats.upsert import UpsertFormat
 from schemas.kinds.declare import declare_kind
 
 DEFAULT = ChangeFormat()
 """The format of an upstream and of a job that name none."""
-UPSTREAM_FORMATS: dict[str, type[Format]] = {
+UPSTREAM_FORMATS: dict[str, type[UpstreamFormat]] = {
     "change": ChangeFormat,
     "upsert": UpsertFormat,
     "debezium": DebeziumFormat,

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, PrivateAttr
 
 from schemas.avro.registered import KnownSchemas, Schemas
-from schemas.formats.protocol import Format
+from schemas.formats.protocol import UpstreamFormat
 
 JsonOrAvro = Annotated[
     Literal["json", "avro-registry"],
@@ -18,7 +18,7 @@ JsonOrAvro = Annotated[
 ]
 
 
-class RegistryFormat(Format):
+class RegistryFormat(UpstreamFormat):
     """A format that may have an encoding with schemas by id. `with_schemas` says where they are looked up.
 
     They are no part of the declaration: two formats that differ in them alone are not equal, but hash the same.

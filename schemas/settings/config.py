@@ -28,7 +28,7 @@ from pydantic_core import PydanticCustomError, PydanticKnownError
 
 from schemas.errors import Code, ConfigError
 from schemas.faults import Faults, brief, noted
-from schemas.formats.protocol import Format, Images
+from schemas.formats.protocol import Images, UpstreamFormat
 from schemas.formats.registry import UPSTREAM_FORMATS, declare_format
 from schemas.job import JobDefinition
 from schemas.kinds.barriers import BarriersConfig, declare_barriers
@@ -285,7 +285,7 @@ class ServiceConfig(BaseModel):
         return self.source.topic
 
     @property
-    def upstream_format(self) -> Format:
+    def upstream_format(self) -> UpstreamFormat:
         return self.source.format
 
     @property

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from schemas.avro.codec import HALVES
 from schemas.error_table import expectation
 from schemas.errors import Code
-from schemas.formats.protocol import Format, Images
+from schemas.formats.protocol import Images, UpstreamFormat
 from schemas.formats.registry import DEFAULT
 from schemas.records import Op
 from schemas.settings.limits import Limits
@@ -53,7 +53,7 @@ def find_faults(
     changes: Changes,
     table: TableSchema,
     record_bytes: int = Limits().record_bytes,
-    format_: Format = DEFAULT,
+    format_: UpstreamFormat = DEFAULT,
 ) -> list[Fault]:
     """The first few invalid records, by location; each is reported with its first error."""
     faults: dict[int, Fault] = {}
@@ -64,7 +64,7 @@ def find_faults(
     return sorted(faults.values(), key=lambda fault: (fault.partition, fault.offset))
 
 
-def _all(changes: Changes, table: TableSchema, record_bytes: int, format_: Format) -> Iterator[Found]:
+def _all(changes: Changes, table: TableSchema, record_bytes: int, format_: UpstreamFormat) -> Iterator[Found]:
     yield from _marked(changes)
     yield from _too_large(changes, record_bytes)
     yield from _undecoded(changes)
@@ -99,7 +99,7 @@ def _undecoded(changes: Changes) -> Iterator[Found]:
         yield int(row), Code(error["code"]), error["found"], error["expected"]
 
 
-def _other_keys(changes: Changes, table: TableSchema, format_: Format) -> Iterator[Found]:
+def _other_keys(changes: Changes, table: TableSchema, format_: UpstreamFormat) -> Iterator[Found]:
     """Records whose key is another than the row's, where the decoder has not compared them."""
     encoder = format_.keys(table.key_columns)
     if encoder is None:

@@ -14,7 +14,7 @@ from schemas.errors import BackfillError
 from schemas.filter.ast import Filter
 from schemas.filter.columnar import evaluate
 from schemas.filter.parse import parse_filter
-from schemas.formats.protocol import Format
+from schemas.formats.protocol import UpstreamFormat
 from schemas.formats.registry import DEFAULT
 from schemas.job import JobDefinition, JobSchemas
 from schemas.json.barriers import encode_beside
@@ -68,7 +68,7 @@ class LaneTask:
     journal_version: int
     limits: Limits
     known_ends: Mapping[SinkPartition, Mark]
-    upstream_format: Format = DEFAULT
+    upstream_format: UpstreamFormat = DEFAULT
     replica: ReplicaFiles | None = None
     waiting: tuple[DataFile, ...] = ()
     rows_folder: str | None = None

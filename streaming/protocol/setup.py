@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from schemas.formats.protocol import Format
+from schemas.formats.protocol import UpstreamFormat
 from schemas.formats.registry import DEFAULT
 from schemas.settings.limits import Limits
 from schemas.table import TableSchema
@@ -55,7 +55,7 @@ class BatchSetup:
     bad_records: BadRecords
     rows_folder: str | None = None
     limits: Limits = Limits()  # noqa: RUF009 (a value)
-    upstream_format: Format = DEFAULT
+    upstream_format: UpstreamFormat = DEFAULT
     upstream_begins: Callable[[], Sequence[int]] | None = None
     reads: ReadsTable | None = None
     log_resets: LogResets = field(default_factory=LogResets)

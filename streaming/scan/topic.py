@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from schemas.formats.protocol import Format
+from schemas.formats.protocol import UpstreamFormat
 from schemas.job import JobDefinition
 from schemas.position import Key
 from state.values.plan import Pin, Slice
@@ -34,7 +34,7 @@ class UpstreamLog:
     changes.
     """
 
-    format: Format
+    format: UpstreamFormat
     begins: Callable[[], Sequence[int]]
     likely_bytes: Callable[[int], int]
 

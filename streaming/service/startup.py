@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
-from schemas.formats.protocol import Format
+from schemas.formats.protocol import UpstreamFormat
 from schemas.records import RecordId
 from schemas.settings.config import ServiceConfig
 from state.initial.start import AnyStart, DatabaseStart
@@ -196,7 +196,7 @@ class Startup:
             check_columns(self.kafka, upstream.topic, asked, self.config.table, beginning)
             check_logs(self.kafka, upstream.topic, asked, self.config.table, beginning)
 
-    def _upstream_format(self, start: AnyStart | None) -> Format:
+    def _upstream_format(self, start: AnyStart | None) -> UpstreamFormat:
         if not isinstance(start, DatabaseStart):
             return self.config.upstream_format
         from streaming.service.initial.database import debezium_of
@@ -217,7 +217,7 @@ class Startup:
         journal: Journal,
         lanes: LaneRunner,
         beginning: Sequence[int],
-        upstream_format: Format,
+        upstream_format: UpstreamFormat,
         reads: DatabaseReading | None,
     ) -> Batches:
         config, kafka = self.config, self.kafka

@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from schemas.codec.log_positions import POSITION_TYPE
 from schemas.codec.results import row_type
-from schemas.formats.protocol import Format
+from schemas.formats.protocol import UpstreamFormat
 from schemas.table import TableSchema
 from state.columns import BEFORE_HASH, OFFSET, OP, PARTITION, TRANSACTION, VNODE
 
@@ -70,7 +70,7 @@ def decoded_schema(table: TableSchema) -> pa.Schema:
     )
 
 
-def decoded_schema_of(format_: Format, table: TableSchema) -> pa.Schema:
+def decoded_schema_of(format_: UpstreamFormat, table: TableSchema) -> pa.Schema:
     """The columns of `decoded_schema` and those that the format adds."""
     schema = decoded_schema(table)
     if format_.may_be_unchanged:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from confluent_kafka import Message
 
 from schemas.errors import BackfillError
-from schemas.formats.protocol import Format
+from schemas.formats.protocol import UpstreamFormat
 from schemas.records import BARRIER_HEADER
 from schemas.table import TableSchema
 from state.values.plan import BatchPlan
@@ -49,7 +49,7 @@ class DirectReader:
     def decoded(
         self,
         ranges: Mapping[int, tuple[int, int]],
-        format_: Format,
+        format_: UpstreamFormat,
         routes: Routes | None = None,
         lane: int = 0,
     ) -> pa.RecordBatch:

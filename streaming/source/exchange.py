@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
 
-from schemas.formats.protocol import Format
+from schemas.formats.protocol import UpstreamFormat
 from schemas.table import TableSchema
 from streaming.source.lane_keys import lane_keys
 from streaming.source.raw.record_vnodes import vnodes_of
@@ -62,7 +62,7 @@ class Exchange:
     `ends` are those of a batch's barriers, by partition each, if records have to come to their lanes in order.
     """
 
-    format: Format
+    format: UpstreamFormat
     table: TableSchema
     routes: Routes
     ends: tuple[tuple[int, ...], ...] = ()

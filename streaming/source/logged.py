@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.codec.log_positions import positions_in
-from schemas.formats.protocol import Format, KeyEncoder
+from schemas.formats.protocol import KeyEncoder, UpstreamFormat
 from schemas.formats.registry import DEFAULT
 from schemas.records import Op, RecordId
 from schemas.table import TableSchema
@@ -37,7 +37,7 @@ class LoggedRecords:
     holds_barriers: bool
 
     def read(
-        self, ranges: Mapping[int, tuple[int, int]], format_: Format, skipped: Set[RecordId]
+        self, ranges: Mapping[int, tuple[int, int]], format_: UpstreamFormat, skipped: Set[RecordId]
     ) -> Iterator[Logged]:
         """The committed records in these offsets [first, end), each partition's in order, without those `skipped`.
 

@@ -17,7 +17,7 @@ import structlog
 from confluent_kafka.admin import AdminClient
 
 from schemas.errors import BackfillError, Code, EnvironmentProblem, StateError, TopicError
-from schemas.formats.protocol import Format, Images
+from schemas.formats.protocol import Images, UpstreamFormat
 from schemas.table import TableSchema
 from state.initial.start import KEY as START
 from state.initial.start import AnyStart
@@ -167,7 +167,7 @@ class UpstreamGuard:
         return problem
 
 
-def refuse_compacted(kafka: KafkaSettings, topic: str, upstream_format: Format) -> None:
+def refuse_compacted(kafka: KafkaSettings, topic: str, upstream_format: UpstreamFormat) -> None:
     """Check that compaction of the topic, if any, removes nothing that is needed.
 
     In a format whose records hold whole rows, compaction removes only what was superseded; but a batch may have to read

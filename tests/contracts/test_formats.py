@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from schemas.avro.registered import SchemaIds
 from schemas.errors import Code, InputError
 from schemas.formats.change import ChangeFormat
-from schemas.formats.protocol import Images, OutputFormat
+from schemas.formats.protocol import Images, OutputFormat, UpstreamFormat
 from schemas.formats.registry import DEFAULT, OUTPUT_FORMATS, UPSTREAM_FORMATS
 from schemas.records import Change, Op, Row
 from schemas.table import TableSchema, declare
@@ -205,6 +205,7 @@ def test_what_is_cut_short_or_goes_on_is_refused_with_its_place(case: Case, data
 def test_a_lane_reads_what_the_format_writes(case: Case, data: st.DataObject) -> None:
     table, changes = case.table(), data.draw(case.changes())
     keys, values = keys_of(case.format, table, changes), encoded(case.format, table, changes)
+    assert isinstance(case.format, UpstreamFormat)
     found = changes_of(case.format, table, list(zip(keys, values, strict=True)))
     assert not find_faults(found, table, format_=case.format)
     ops = pa.array(found.ops, pa.int8())
@@ -224,6 +225,7 @@ def test_a_lane_leaves_no_broken_record_unseen(case: Case, data: st.DataObject) 
     broken = [(key, value[:cut]) for cut in range(len(value))]
     broken += [(key, value + b"\x00"), (key[:-1], value)]
     records = [(key, value), *broken, (None, value), (key, None)]
+    assert isinstance(case.format, UpstreamFormat)
     faults = find_faults(changes_of(case.format, table, records), table, format_=case.format)
     refused = len(broken) + 1 + (not case.format.may_be_null)
     assert [fault.offset for fault in faults] == list(range(1, 1 + refused))

@@ -12,7 +12,7 @@ from schemas.avro.columnar import encode_changes
 from schemas.avro.registered import framed_id
 from schemas.codec.log_positions import POSITION_TYPE, positions_in
 from schemas.errors import InputError
-from schemas.formats.protocol import Format, Images
+from schemas.formats.protocol import Images, UpstreamFormat
 from schemas.records import Barrier, BarrierKind, UpstreamRecord
 from schemas.table import TableSchema
 from state.columns import BEFORE_HASH, TRANSACTION, VNODE
@@ -35,13 +35,13 @@ def raw(found: Sequence[Record]) -> Records:
     return Records.of([(0, offset, *record, False) for offset, record in enumerate(found)])
 
 
-def batch_of(format_: Format, table: TableSchema, records: Records) -> pa.RecordBatch:
+def batch_of(format_: UpstreamFormat, table: TableSchema, records: Records) -> pa.RecordBatch:
     """As a lane decodes them, by a decoder that has read nothing before."""
     numbers = RecordVnodes(format_, table).of(records).numbers
     return RecordDecoder(format_, table).decoded(records, numbers)
 
 
-def changes_of(format_: Format, table: TableSchema, found: Sequence[Record]) -> Changes:
+def changes_of(format_: UpstreamFormat, table: TableSchema, found: Sequence[Record]) -> Changes:
     """All records that say something, in their order."""
     batch = batch_of(format_, table, raw(found))
     barrier = AlignedBarrier(Barrier(1 << 16, 0, BarrierKind.INITIAL, 1, 0), (len(found),), in_data=False)
@@ -49,7 +49,7 @@ def changes_of(format_: Format, table: TableSchema, found: Sequence[Record]) -> 
     return order_changes([batch], batch.schema, plan, table)
 
 
-def by_reference(format_: Format, table: TableSchema, found: Sequence[Record]) -> list[bytes | str]:
+def by_reference(format_: UpstreamFormat, table: TableSchema, found: Sequence[Record]) -> list[bytes | str]:
     """Each change in bytes in which NaN equals itself, or the code of its error."""
     codec = ChangeCodec(table.columns)
 
@@ -62,7 +62,7 @@ def by_reference(format_: Format, table: TableSchema, found: Sequence[Record]) -
     return [said(each) for each in _reference(format_, table, found)]
 
 
-def differences(format_: Format, table: TableSchema, found: Sequence[Record]) -> list[object]:
+def differences(format_: UpstreamFormat, table: TableSchema, found: Sequence[Record]) -> list[object]:
     """Records that are decoded, all together or each by itself, to something else than the reference decoder reads.
 
     By itself a record is read by whole columns if these take it, whatever stands beside it elsewhere. Ids of schemas
@@ -81,7 +81,7 @@ def differences(format_: Format, table: TableSchema, found: Sequence[Record]) ->
     return wrong
 
 
-def _asked(format_: Format, found: Sequence[Record]) -> Format:
+def _asked(format_: UpstreamFormat, found: Sequence[Record]) -> UpstreamFormat:
     if not format_.framed:
         return format_
     ids = {framed_id(half) for record in found for half in record if half is not None}
@@ -89,7 +89,9 @@ def _asked(format_: Format, found: Sequence[Record]) -> Format:
     return format_.with_schemas(replace(format_.known, refused=unknown))
 
 
-def _wrong(changes: Changes, format_: Format, table: TableSchema, found: Sequence[Record]) -> list[object]:
+def _wrong(
+    changes: Changes, format_: UpstreamFormat, table: TableSchema, found: Sequence[Record]
+) -> list[object]:
     reference, encoded = by_reference(format_, table, found), _encoded(changes, table)
     faults = {fault.offset: str(fault.code) for fault in find_faults(changes, table, format_=format_)}
     assert len(faults) < MOST_FAULTS
@@ -104,7 +106,7 @@ def _wrong(changes: Changes, format_: Format, table: TableSchema, found: Sequenc
 
 
 def _wrong_beside(
-    changes: Changes, format_: Format, table: TableSchema, found: Sequence[Record]
+    changes: Changes, format_: UpstreamFormat, table: TableSchema, found: Sequence[Record]
 ) -> list[object]:
     """What a record has beside its change, and its vnode."""
     wrong: list[object] = []
@@ -127,7 +129,9 @@ def _wrong_beside(
     return wrong
 
 
-def _reference(format_: Format, table: TableSchema, found: Sequence[Record]) -> list[UpstreamRecord | str]:
+def _reference(
+    format_: UpstreamFormat, table: TableSchema, found: Sequence[Record]
+) -> list[UpstreamRecord | str]:
     rows = format_.rows(table.columns, table.key_columns)
 
     def read(record: Record) -> UpstreamRecord | str:

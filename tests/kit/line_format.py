@@ -16,7 +16,7 @@ import pytest
 from schemas.codec.change import structs_of
 from schemas.codec.results import Decoded, ReadStructs, row_type
 from schemas.errors import Code, InputError
-from schemas.formats.protocol import Half, Origin, Origins, OutputFormat, OutputRows
+from schemas.formats.protocol import Half, Origin, Origins, OutputFormat, OutputRows, UpstreamFormat
 from schemas.formats.registry import OUTPUT_FORMATS, UPSTREAM_FORMATS
 from schemas.position import Key
 from schemas.records import Change, Op, Row
@@ -33,7 +33,7 @@ def line(value: object) -> bytes:
     return json.dumps(value).encode()
 
 
-class LineFormat(OutputFormat):
+class LineFormat(UpstreamFormat, OutputFormat):
     """Text lines."""
 
     format: Literal["lines"] = "lines"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from schemas.errors import Code, InputError
-from schemas.formats.protocol import Format
+from schemas.formats.protocol import UpstreamFormat
 from schemas.records import OddRecordError
 from schemas.table import TableSchema, declare
 from schemas.types import Value
@@ -43,7 +43,7 @@ def event(cell: object, schema: dict[str, Any] | None = None, name: str = "c") -
     return next(parts), next(parts)
 
 
-def read(format_: Format, table: TableSchema, record: Record) -> Value | Code:
+def read(format_: UpstreamFormat, table: TableSchema, record: Record) -> Value | Code:
     """The column's value or `LEFT_OUT`, or the code of the record's fault; by both ways of reading."""
     try:
         [found] = one_by_one(format_, table, [record])
@@ -57,7 +57,7 @@ def read(format_: Format, table: TableSchema, record: Record) -> Value | Code:
 
 
 def by_columns(
-    format_: Format, table: TableSchema, records: Sequence[Record], expected: Sequence[Value | Code]
+    format_: UpstreamFormat, table: TableSchema, records: Sequence[Record], expected: Sequence[Value | Code]
 ) -> bool:
     """Whether these are read by the fast way; then each is what is expected."""
     try:

@@ -15,7 +15,7 @@ from schemas.codec.avro.reader import AvroReader
 from schemas.codec.json.reader import JsonReader
 from schemas.codec.one_record import record_at
 from schemas.errors import InputError
-from schemas.formats.protocol import Format
+from schemas.formats.protocol import UpstreamFormat
 from schemas.records import OddRecordError, UpstreamRecord
 from schemas.table import TableSchema
 
@@ -51,7 +51,7 @@ def fast_way_alone() -> Iterator[None]:
 
 
 def decoded(
-    format_: Format, table: TableSchema, records: Sequence[Record]
+    format_: UpstreamFormat, table: TableSchema, records: Sequence[Record]
 ) -> list[UpstreamRecord | InputError]:
     """The records of one block, by a decoder that has read nothing before."""
     keys, values = (pa.array([each[half] for each in records], pa.binary()) for half in (0, 1))
@@ -59,26 +59,28 @@ def decoded(
     return [found.errors.get(row) or record_at(found, row) for row in range(len(records))]
 
 
-def fast(format_: Format, table: TableSchema, records: Sequence[Record]) -> list[UpstreamRecord]:
+def fast(format_: UpstreamFormat, table: TableSchema, records: Sequence[Record]) -> list[UpstreamRecord]:
     """By the fast way alone. Raises: OddRecordError."""
     with fast_way_alone():
         found = decoded(format_, table, records)
     return list(map(_sound, found))
 
 
-def together(format_: Format, table: TableSchema, records: Sequence[Record]) -> list[UpstreamRecord]:
+def together(format_: UpstreamFormat, table: TableSchema, records: Sequence[Record]) -> list[UpstreamRecord]:
     """By whichever way reads each. Raises: OddRecordError for an invalid record."""
     return list(map(_sound, decoded(format_, table, records)))
 
 
-def one_by_one(format_: Format, table: TableSchema, records: Sequence[Record]) -> list[UpstreamRecord]:
+def one_by_one(
+    format_: UpstreamFormat, table: TableSchema, records: Sequence[Record]
+) -> list[UpstreamRecord]:
     """By the way that has the last word. Raises: InputError."""
     with last_word_alone():
         rows = format_.rows(table.columns, table.key_columns)
         return [rows.read_record(*record) for record in records]
 
 
-def agree(format_: Format, table: TableSchema, records: Sequence[Record]) -> bool:
+def agree(format_: UpstreamFormat, table: TableSchema, records: Sequence[Record]) -> bool:
     """Whether the fast way reads all of these; then it reads what the other one does."""
     try:
         found = fast(format_, table, records)
@@ -99,12 +101,12 @@ def _sound(found: UpstreamRecord | InputError) -> UpstreamRecord:
     return found
 
 
-def results(format_: Format, table: TableSchema, records: Sequence[Record]) -> list[str]:
+def results(format_: UpstreamFormat, table: TableSchema, records: Sequence[Record]) -> list[str]:
     """Each record of a block in words, or the code of its error."""
     return [_in_words(each) for each in decoded(format_, table, records)]
 
 
-def results_alone(format_: Format, table: TableSchema, records: Sequence[Record]) -> list[str]:
+def results_alone(format_: UpstreamFormat, table: TableSchema, records: Sequence[Record]) -> list[str]:
     """Each record by itself, by the way that has the last word."""
     with last_word_alone():
         return [result for record in records for result in results(format_, table, [record])]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from schemas.formats.change import ChangeFormat
 from schemas.formats.outputs.upsert import UpsertOutput
-from schemas.formats.protocol import Format, Origins, OutputFormat
+from schemas.formats.protocol import Origins, OutputFormat, UpstreamFormat
 from schemas.formats.upsert import UpsertFormat
 from schemas.records import Barrier, BarrierKind, Change, OddRecordError, Op, Row
 from schemas.table import declare
@@ -41,7 +41,7 @@ Record = tuple[bytes | None, bytes | None]
 class Case:
     """A format that reads by columns, and one that writes for it."""
 
-    reads: Format
+    reads: UpstreamFormat
     writes: OutputFormat
 
     def records(self, changes: Sequence[Change]) -> list[Record]:

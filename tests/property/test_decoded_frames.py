@@ -7,7 +7,7 @@ import json
 import pytest
 
 from schemas.formats.debezium import DebeziumFormat
-from schemas.formats.protocol import Format
+from schemas.formats.protocol import UpstreamFormat
 from schemas.formats.upsert import UpsertFormat
 from schemas.table import TableSchema, declare
 from tests.kit.decoding import Record, by_reference, differences
@@ -35,7 +35,7 @@ UNSIGNED = table(id=WRAPPED, c=WRAPPED)
 KEY = {"id": "a"}
 FRAME = {"schema": {"type": "struct", "fields": [{"field": "id", "type": "string"}]}}
 
-CASES: dict[str, tuple[Format, TableSchema, list[Record]]] = {
+CASES: dict[str, tuple[UpstreamFormat, TableSchema, list[Record]]] = {
     "deletes": (
         UpsertFormat(),
         ROWS,

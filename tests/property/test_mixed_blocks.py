@@ -18,7 +18,7 @@ from schemas.avro.registered import KnownSchemas, frame
 from schemas.formats.append import AppendFormat
 from schemas.formats.change import ChangeFormat
 from schemas.formats.debezium import DebeziumFormat
-from schemas.formats.protocol import Format
+from schemas.formats.protocol import UpstreamFormat
 from schemas.formats.upsert import UpsertFormat
 from schemas.table import TableSchema
 from state.columns import OFFSET, OP
@@ -37,7 +37,7 @@ COUNT, UNKNOWN = 120, 99
 class Form:
     """A form of records, with sound ones."""
 
-    format: Format
+    format: UpstreamFormat
     table: TableSchema
     sound: list[Record]
 

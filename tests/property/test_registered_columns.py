@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from schemas.avro.registered import KnownSchemas, WriterSchema
 from schemas.formats.debezium import DebeziumFormat
-from schemas.formats.protocol import Format
+from schemas.formats.protocol import UpstreamFormat
 from schemas.formats.upsert import KeyForm, UpsertFormat
 from schemas.formats.with_registry import RegistryFormat
 from schemas.records import Op
@@ -67,7 +67,7 @@ def test_columns_read_no_record_that_the_twin_refuses(format_: RegistryFormat, d
         agree(known, WIDE, [record])
 
 
-def share_read(format_: Format, table: TableSchema, found: Sequence[Record]) -> float:
+def share_read(format_: UpstreamFormat, table: TableSchema, found: Sequence[Record]) -> float:
     """Of records that the twin reads one by one."""
     read = [each for each in found if agree(format_, table, [each])]
     assert agree(format_, table, read)
@@ -95,7 +95,9 @@ def test_recorded_events_are_read(format_: DebeziumFormat) -> None:
     assert any(each.unchanged for each in read)
 
 
-def of_one(kind: ColumnType, schema: Any, values: Sequence[Any]) -> tuple[Format, TableSchema, list[Record]]:
+def of_one(
+    kind: ColumnType, schema: Any, values: Sequence[Any]
+) -> tuple[UpstreamFormat, TableSchema, list[Record]]:
     """Rows of one column beside the key."""
     table = declare({"name": "t", "columns": {"id": "bigint", "c": str(kind)}, "primary_key": ["id"]})
     row = {"type": "record", "name": "Row", "fields": [{"name": "c", "type": schema}]}

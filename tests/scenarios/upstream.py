@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from schemas.avro.codec import KeyCodec
 from schemas.codec.logs import MYSQL, POSTGRESQL, LogId
 from schemas.formats.append import AppendFormat
-from schemas.formats.protocol import Format, Images
+from schemas.formats.protocol import Images, UpstreamFormat
 from schemas.formats.registry import DEFAULT
 from schemas.job import JobDefinition
 from schemas.position import Key
@@ -26,8 +26,8 @@ from tests.simulation.initial import MemorySource
 from tests.simulation.rows import AfterOnly
 from tests.simulation.world import Setting
 
-_OF_OTHERS: dict[str, Format] = {"full": DEFAULT, "after": AfterOnly(), "rows": AppendFormat()}
-_OF_CONNECTORS: dict[str, Format] = {"full": WholeFromConnector(), "after": FromConnector()}
+_OF_OTHERS: dict[str, UpstreamFormat] = {"full": DEFAULT, "after": AfterOnly(), "rows": AppendFormat()}
+_OF_CONNECTORS: dict[str, UpstreamFormat] = {"full": WholeFromConnector(), "after": FromConnector()}
 JOB_OPTIONS = "output", "filter", "columns", "partitions", "rate", "read"
 
 
@@ -56,7 +56,7 @@ class Writer:
         self._faulty: list[tuple[int, int]] = []
         self._limits = Limits()
         self._changelog: type[Changelog] = Changelog
-        self._format: Format = DEFAULT
+        self._format: UpstreamFormat = DEFAULT
         self._initial: MemorySource | None = None
         self.moments: dict[int, int] = {}
         """At which moment the database is behind a line, where the table is read from one."""

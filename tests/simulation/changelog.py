@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from schemas.avro.codec import ChangeCodec, KeyCodec, decode_barrier
 from schemas.codec.log_positions import POSITION_TYPE, position_column
 from schemas.errors import InputError
-from schemas.formats.protocol import Format, Images
+from schemas.formats.protocol import Images, UpstreamFormat
 from schemas.formats.registry import DEFAULT
 from schemas.position import Key
 from schemas.records import NO_DATA, Barrier, Op, Row
@@ -60,7 +60,7 @@ class Changelog:
         self,
         upstream: Upstream,
         faulty: frozenset[tuple[int, int]] = frozenset(),
-        upstream_format: Format = DEFAULT,
+        upstream_format: UpstreamFormat = DEFAULT,
         initial: MemorySource | None = None,
     ) -> None:
         self.initial = initial

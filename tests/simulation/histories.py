@@ -10,7 +10,7 @@ from functools import cache
 
 from schemas.avro.codec import ChangeCodec, KeyCodec
 from schemas.formats.outputs.upsert import UpsertOutput
-from schemas.formats.protocol import Format
+from schemas.formats.protocol import UpstreamFormat
 from schemas.formats.registry import DEFAULT
 from schemas.job import JobDefinition
 from schemas.kinds.scans import TopicScan
@@ -177,7 +177,7 @@ def draw_setting(rng: random.Random) -> Setting:
         upstream.barrier(last)
     limits = _limits(apart)
     changelog = BesideChangelog if apart.random() < BESIDE else Changelog
-    format_: Format = AfterOnly() if apart.random() < AFTER_ONLY and not from_topic else DEFAULT
+    format_: UpstreamFormat = AfterOnly() if apart.random() < AFTER_ONLY and not from_topic else DEFAULT
     if connector is not None:
         format_ = WholeFromConnector() if connector.random() < WHOLE else FromConnector()
     return Setting(

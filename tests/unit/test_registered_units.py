@@ -13,7 +13,7 @@ from schemas.avro.registered import KnownSchemas, WriterSchema, frame
 from schemas.errors import Code, InputError
 from schemas.formats.append import AppendFormat
 from schemas.formats.debezium import DebeziumFormat
-from schemas.formats.protocol import Format
+from schemas.formats.protocol import UpstreamFormat
 from schemas.formats.upsert import UpsertFormat
 from schemas.formats.with_registry import RegistryFormat
 from schemas.records import Change, OddRecordError, Op, UpstreamRecord
@@ -45,7 +45,7 @@ def written(schema_id: int, schema: Any, value: Any) -> bytes:
 
 
 def read(
-    format_: Format, of: TableSchema, key: bytes, value: bytes | None, *, is_fast: bool = True
+    format_: UpstreamFormat, of: TableSchema, key: bytes, value: bytes | None, *, is_fast: bool = True
 ) -> UpstreamRecord:
     """A record as both ways of the decoder read it."""
     [found] = one_by_one(format_, of, [(key, value)])
@@ -56,7 +56,7 @@ def read(
     return found
 
 
-def refused(format_: Format, of: TableSchema, key: bytes, value: bytes) -> Code:
+def refused(format_: UpstreamFormat, of: TableSchema, key: bytes, value: bytes) -> Code:
     with pytest.raises(OddRecordError):
         fast(format_, of, [(key, value)])
     with pytest.raises(InputError) as caught:

@@ -15,7 +15,7 @@ from schemas.errors import (
     OutcomeUnknown,
     StateError,
 )
-from schemas.formats.protocol import Format, Images
+from schemas.formats.protocol import Images, UpstreamFormat
 from state.replica import Replica
 from state.values.plan import BatchPlan
 from state.values.progress import Progress, for_lanes
@@ -70,7 +70,7 @@ class LaneTasks:
     """By output: the size limit of a record, as of the last time that the output was asked."""
     values_are_left_out: bool = False
     """True once changes left values out, which come from the rows before; more such changes are likely."""
-    upstream_format: Format = field(init=False)
+    upstream_format: UpstreamFormat = field(init=False)
     """With all schemas that are known by now."""
 
     def __post_init__(self) -> None:
@@ -120,7 +120,7 @@ class LaneTasks:
         known = ((job.output, self.record_bytes.get(job.output)) for job in jobs)
         return {output: limit for output, limit in known if limit is not None}
 
-    def learn(self, ids: frozenset[int], refused: frozenset[int]) -> Format:
+    def learn(self, ids: frozenset[int], refused: frozenset[int]) -> UpstreamFormat:
         """The upstream's format with the schemas of these ids, as far as the registry has them.
 
         `refused` are those that it did not have before; all of them are asked for again in the next batch. Raises:

@@ -11,7 +11,7 @@ import structlog
 from schemas.codec.logs import LogId, position_text
 from schemas.error_table import expectation
 from schemas.errors import Code, InputError
-from schemas.formats.protocol import Format
+from schemas.formats.protocol import UpstreamFormat
 from schemas.records import RecordId
 from state.values.plan import BatchPlan
 from state.values.seen import Seen
@@ -58,7 +58,7 @@ class RedeliveryJudge:
     records: LoggedRecords
     resets: LogResets
 
-    def judgement(self, plan: BatchPlan, format_: Format) -> Judgement:
+    def judgement(self, plan: BatchPlan, format_: UpstreamFormat) -> Judgement:
         """Judge the batch's records. A silent plan's are in the outputs already: none is refused or reported.
 
         Raises: InputError(LOG_WENT_BACK); as `LoggedRecords.read`.
@@ -83,7 +83,7 @@ class RedeliveryJudge:
         return found
 
     def _by_interval(
-        self, first: Offsets, ends: Sequence[Offsets], format_: Format, skipped: Set[RecordId]
+        self, first: Offsets, ends: Sequence[Offsets], format_: UpstreamFormat, skipped: Set[RecordId]
     ) -> Iterator[Iterable[Logged]]:
         """The records of each interval. Short ones are read together, for a reader takes time to begin."""
         left = list(ends)

@@ -14,7 +14,7 @@ from schemas.errors import Code, ConfigError, InputError
 from schemas.formats.debezium import DebeziumFormat
 from schemas.formats.names.rows import row_names
 from schemas.formats.names.seen import SeenNames, refuse_absent
-from schemas.formats.protocol import Format
+from schemas.formats.protocol import UpstreamFormat
 from schemas.records import BARRIER_HEADER
 from schemas.table import TableSchema
 from streaming.core.log_ranges import LogRanges
@@ -26,7 +26,7 @@ OF_PARTITION, OF_TOPIC = 1_000, 16_000
 
 
 def check_columns(
-    kafka: KafkaSettings, topic: str, format_: Format, table: TableSchema, begins: Sequence[int] = ()
+    kafka: KafkaSettings, topic: str, format_: UpstreamFormat, table: TableSchema, begins: Sequence[int] = ()
 ) -> SeenNames | None:
     """Look for the declared columns in the first records of each partition, from `begins` on.
 
@@ -47,7 +47,7 @@ def check_columns(
 
 
 def check_logs(
-    kafka: KafkaSettings, topic: str, format_: Format, table: TableSchema, begins: Sequence[int] = ()
+    kafka: KafkaSettings, topic: str, format_: UpstreamFormat, table: TableSchema, begins: Sequence[int] = ()
 ) -> int | None:
     """Look for two databases that write under one name. Returns how many logs there are.
 

@@ -13,7 +13,7 @@ import structlog
 from schemas.errors import BackfillError
 from schemas.formats.names.lost import LOST_AFTER, FieldHistory, FieldsSeen
 from schemas.formats.names.rows import row_names
-from schemas.formats.protocol import Format
+from schemas.formats.protocol import UpstreamFormat
 from schemas.records import BARRIER_HEADER
 from schemas.table import TableSchema
 from streaming.kafka.clients import KafkaSettings
@@ -29,7 +29,7 @@ _log = structlog.get_logger(__name__)
 class NewestRows:
     """The newest rows of one topic; for one thread. `format_` looks up schemas. `close` it at the end."""
 
-    def __init__(self, kafka: KafkaSettings, topic: str, format_: Format, table: TableSchema) -> None:
+    def __init__(self, kafka: KafkaSettings, topic: str, format_: UpstreamFormat, table: TableSchema) -> None:
         self._kafka, self._topic = kafka, topic
         self._names, self._history = row_names(format_), FieldHistory(table)
         self._next: list[int] = []

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.errors import Code, InputError
-from schemas.formats.protocol import Format, Images
+from schemas.formats.protocol import Images, UpstreamFormat
 from schemas.table import TableSchema
 from state.columns import BEFORE_HASH, OFFSET, OP, PARTITION, TRANSACTION, VNODE
 from state.vnode import row_hashes
@@ -43,7 +43,7 @@ _CONTENT = (OP, BEFORE, AFTER, UNCHANGED, POSITION, TRANSACTION, ERROR)
 class RecordDecoder:
     """Decodes records of one table and format. For one thread."""
 
-    format: Format
+    format: UpstreamFormat
     table: TableSchema
 
     def __post_init__(self) -> None:
@@ -149,11 +149,11 @@ def _or_nulls(column: pa.Array | None, kind: pa.DataType, count: int) -> pa.Arra
 
 
 @lru_cache(maxsize=1)
-def decoder_of(format_: Format, table: TableSchema) -> RecordDecoder:
+def decoder_of(format_: UpstreamFormat, table: TableSchema) -> RecordDecoder:
     """The decoder of a format and table; that of the last call is kept."""
     return RecordDecoder(format_, table)
 
 
-def decoded(records: Records, format_: Format, table: TableSchema) -> pa.RecordBatch:
+def decoded(records: Records, format_: UpstreamFormat, table: TableSchema) -> pa.RecordBatch:
     """The records in their order, decoded."""
     return decoder_of(format_, table).decoded(records, vnodes_of(format_, table).of(records).numbers)

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.codec.results import null_where, row_type, with_names
-from schemas.formats.protocol import Format
+from schemas.formats.protocol import UpstreamFormat
 from schemas.table import TableSchema
 from state.vnode import row_hashes
 from streaming.source.raw.framed_ids import NamedSchemas
@@ -40,7 +40,7 @@ class Vnodes(NamedTuple):
 class RecordVnodes:
     """Reads keys of one table and format. Rows without identity, and tables by partition, have partitions as vnodes."""
 
-    format: Format
+    format: UpstreamFormat
     table: TableSchema
 
     def __post_init__(self) -> None:
@@ -81,6 +81,6 @@ class RecordVnodes:
 
 
 @lru_cache(maxsize=1)
-def vnodes_of(format_: Format, table: TableSchema) -> RecordVnodes:
+def vnodes_of(format_: UpstreamFormat, table: TableSchema) -> RecordVnodes:
     """The reader of a format and table; that of the last call is kept."""
     return RecordVnodes(format_, table)

@@ -24,7 +24,7 @@ from schemas.formats.change import ChangeFormat
 from schemas.formats.debezium import DebeziumFormat
 from schemas.formats.outputs.debezium import DebeziumOutput
 from schemas.formats.outputs.upsert import UpsertOutput
-from schemas.formats.protocol import Format, OutputFormat
+from schemas.formats.protocol import OutputFormat, UpstreamFormat
 from schemas.formats.upsert import UpsertFormat
 from schemas.json import columnar as json_encoder
 from schemas.records import Barrier, BarrierKind, VnodeProgress
@@ -112,7 +112,7 @@ def _in_json(rows: Sequence[str]) -> list[TopicEntry]:
 
 
 _SOURCE = '"source":{"connector":"postgresql","name":"s","db":"d","snapshot":"true"}'
-UPSTREAMS: dict[str, tuple[Format, list[TopicEntry]]] = {
+UPSTREAMS: dict[str, tuple[UpstreamFormat, list[TopicEntry]]] = {
     "upsert json": (UpsertFormat(), _in_json(ROWS_IN_JSON)),
     "debezium json": (
         DebeziumFormat(time="microseconds", decimal="precise"),
@@ -237,7 +237,7 @@ def _barrier(number: int, *progress: VnodeProgress) -> TopicEntry:
     return TopicEntry(0, None, encode_barrier(value), barrier_header(value))
 
 
-def sent(upstream: Format, output: OutputFormat, records: Sequence[TopicEntry]) -> list[TopicEntry]:
+def sent(upstream: UpstreamFormat, output: OutputFormat, records: Sequence[TopicEntry]) -> list[TopicEntry]:
     """What the service's decoder and encoder make of records."""
     found = upstream.decoder(TABLE.columns, TABLE.key_columns).decode(
         *(pa.array([getattr(entry, part) for entry in records], pa.binary()) for part in ("key", "value"))
