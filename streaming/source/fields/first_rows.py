@@ -6,11 +6,14 @@ Their rows have the declared columns, and no two databases write under one name.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
+import pyarrow as pa
 from confluent_kafka import Message
 
-from schemas.codec.logs import LogId
-from schemas.errors import Code, ConfigError, InputError
+from schemas.codec.log_positions import positions_in
+from schemas.codec.logs import LogId, Position
+from schemas.errors import Code, ConfigError
 from schemas.formats.debezium import DebeziumFormat
 from schemas.formats.names.rows import row_names
 from schemas.formats.names.seen import SeenNames, refuse_absent
@@ -23,6 +26,8 @@ from streaming.kafka.consumer import RangeReader, header_of
 
 OF_PARTITION, OF_TOPIC = 1_000, 16_000
 """Records that are looked at, at most."""
+_AT_ONCE = 1_000
+"""Records that are decoded together."""
 
 
 def check_columns(
@@ -58,20 +63,30 @@ def check_logs(
     """
     if not isinstance(format_, DebeziumFormat) or format_.on_log_reset == "accept":
         return None
-    rows, logs = format_.rows(table.columns, table.key_columns), dict[tuple[int, LogId], LogRanges]()
-    for message in _first(kafka, topic, begins):
-        try:
-            where = rows.read_record(message.key(), message.value()).position
-        except InputError:
-            continue
-        if where is None or where.position is None:
-            continue
-        own = logs.setdefault((message.partition() or 0, where.log), LogRanges(where.log))
-        own.add(where.position)
+    logs = dict[tuple[int, LogId], LogRanges]()
+    for partition, log, position in _positions(format_, table, _first(kafka, topic, begins)):
+        logs.setdefault((partition, log), LogRanges(log)).add(position)
     for (partition, _), ranges in logs.items():
         if ranges.is_shared:
             raise ConfigError(Code.LOG_SHARED, where=f"{topic}-{partition}", found=str(ranges))
     return len({log for _, log in logs})
+
+
+def _positions(
+    format_: DebeziumFormat, table: TableSchema, messages: Iterator[Message]
+) -> Iterator[tuple[int, LogId, Position]]:
+    """The partition, the log and the position in it of each valid change that has them, in order."""
+    decoder = format_.decoder(table.columns, table.key_columns)
+    while block := list(islice(messages, _AT_ONCE)):
+        keys, values = (pa.array(part, pa.binary()) for part in zip(*map(_parts, block), strict=True))
+        found = decoder.decode(keys, values).positions
+        for message, where in zip(block, positions_in(found), strict=True):
+            if where is not None and where.position is not None:
+                yield message.partition() or 0, where.log, where.position
+
+
+def _parts(message: Message) -> tuple[object, object]:
+    return message.key(), message.value()
 
 
 def _first(kafka: KafkaSettings, topic: str, begins: Sequence[int]) -> Iterator[Message]:
