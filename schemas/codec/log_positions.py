@@ -7,7 +7,7 @@ them, and the time. It is null where an event is not compared, and its numbers a
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 import numpy as np
@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from schemas.codec.logs import (
     CONNECTORS,
     INCREMENTAL,
+    LONG_MAX,
     MAX_WIDTH,
     MYSQL,
     POSTGRESQL,
@@ -32,22 +33,26 @@ LOG, TS_MS = "log", "ts_ms"
 PARTS = tuple(f"p{index}" for index in range(MAX_WIDTH))
 POSITION_TYPE = pa.struct([(LOG, pa.string()), *((part, pa.int64()) for part in PARTS), (TS_MS, pa.int64())])
 
-_LONG_MAX = str(2**63 - 1)
+_LONG_MAX = str(LONG_MAX)
 
 Field = Callable[[str], pa.Array]
 """A field of the sources by its name."""
 
 _Longs = npt.NDArray[np.int64]
 
-# As in `schemas.codec.logs`; Arrow wants names for its parts, and `$` is the end of the text.
+# Arrow wants names for the parts of a pattern, and `$` is the end of the text.
 _SEQUENCE = r'^\["(?P<commit>[0-9]{1,19})","[0-9]{1,19}"\]$'
+"""PostgreSQL: where the transaction before was committed, and the change itself. The first one is taken."""
 _BINLOG = r"^(?s:.*)\.(?P<number>[0-9]{1,18})$"
+"""A file of a binary log. Its number counts, not its text: bin.1000000 comes behind bin.999999."""
 _GTID = r"^(?P<origin>(?s:.*):|[^:]*-)(?P<number>[0-9]{1,19})$"
+"""MySQL: source, or source and tag, before the last colon. MariaDB: domain and server before the last dash."""
 _LSN = r"^(?P<high>[0-9a-fA-F]{8}):(?P<middle>[0-9a-fA-F]{8}):(?P<low>[0-9a-fA-F]{4})$"
+"""SQL Server: groups of equal width, in the order of their text."""
 
 
 def source_positions(field: Field) -> pa.StructArray:
-    """The position of each source, as `log_position` has it of one."""
+    """The position of each source; null where it can't be compared with others."""
     connector, snapshot = field("connector"), field("snapshot")
     which = pc.index_in(connector, pa.array(list(CONNECTORS))).fill_null(-1).to_numpy()
     families = np.array([*map(_FAMILIES.index, CONNECTORS.values()), -1])[which]
@@ -73,19 +78,6 @@ def source_positions(field: Field) -> pa.StructArray:
     return pa.StructArray.from_arrays(
         [logs, *parts, times], fields=list(POSITION_TYPE), mask=pa.array(~is_there)
     )
-
-
-def position_column(positions: Iterable[LogPosition | None]) -> pa.StructArray:
-    """The column of these positions."""
-    rows = list[dict[str, object] | None]()
-    for each in positions:
-        if each is None:
-            rows.append(None)
-            continue
-        own = each.position or (None,) * MAX_WIDTH
-        padded = (*own, *(0,) * (MAX_WIDTH - len(own)))
-        rows.append({LOG: log_text(each.log), **dict(zip(PARTS, padded, strict=True)), TS_MS: each.ts_ms})
-    return pa.array(rows, POSITION_TYPE)
 
 
 def positions_in(column: pa.StructArray) -> Iterator[LogPosition | None]:

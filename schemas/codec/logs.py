@@ -9,15 +9,11 @@ Source: https://debezium.io/documentation/reference/stable/connectors/index.html
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 Position = tuple[int, ...]
 """Numbers that order the changes of one log; `LogId.width` of them."""
-
-Source = Mapping[str, Any]
-"""The fields of an event's `source` by name: texts and numbers, None or absent for those that have no such value."""
 
 TEXTS: Final = (
     *("connector", "name", "db", "snapshot", "sequence"),
@@ -36,15 +32,6 @@ CONNECTORS: Final = {POSTGRESQL: POSTGRESQL, MYSQL: MYSQL, "mariadb": MYSQL, SQL
 STREAMED: Final = "false"
 INCREMENTAL: Final = "incremental"
 """A snapshot that is read during the stream: its rows have the position of some change, and are not compared."""
-
-SEQUENCE: Final = r'\["([0-9]{1,19})","([0-9]{1,19})"\]'
-"""PostgreSQL: where the transaction before was committed, and the change itself. The first one is taken."""
-LSN: Final = r"([0-9a-fA-F]{8}):([0-9a-fA-F]{8}):([0-9a-fA-F]{4})"
-"""SQL Server: groups of equal width, in the order of their text."""
-BINLOG: Final = r"(?s)(.*)\.([0-9]{1,18})"
-"""A file of a binary log. Its number counts, not its text: bin.1000000 comes behind bin.999999."""
-GTID: Final = r"(?s)(.*:|[^:]*-)([0-9]{1,19})"
-"""MySQL: source, or source and tag, before the last colon. MariaDB: domain and server before the last dash."""
 
 MAX_WIDTH: Final = 5
 LONG_MAX: Final = 2**63 - 1
@@ -105,59 +92,6 @@ def is_of_snapshot(row: LogId, log: LogId) -> bool:
     return row.name == log.name and (log.db is None or row.db == log.db)
 
 
-def log_position(source: Source) -> LogPosition | None:
-    """The position of an event; None if it can't be compared with others."""
-    family = CONNECTORS.get(source.get("connector") or "")
-    snapshot = source.get("snapshot") or STREAMED
-    if family is None or snapshot == INCREMENTAL:
-        return None
-    name, db = (source.get(field) or "" for field in ("name", "db"))
-    if snapshot != STREAMED:
-        return LogPosition(LogId(family, name, db))
-    origin, position = _POSITIONS[family](source)
-    if position is None or max(position) > LONG_MAX or min(position) < 0:
-        return None
-    return LogPosition(
-        LogId(family, name, None if family == MYSQL else db, origin), position, source.get("ts_ms")
-    )
-
-
 def position_text(position: Sequence[int]) -> str:
     """A position for people: its numbers."""
     return "/".join(map(str, position))
-
-
-_Found = tuple[Any, Position | None]
-"""The origin of a log, and a position in it."""
-
-
-def _in_postgresql(source: Source) -> _Found:
-    sequence, lsn = re.fullmatch(SEQUENCE, source.get("sequence") or ""), source.get("lsn")
-    return None, None if sequence is None or lsn is None else (int(sequence[1]), lsn)
-
-
-def _in_mysql(source: Source) -> _Found:
-    file, pos, row = re.fullmatch(BINLOG, source.get("file") or ""), source.get("pos"), source.get("row")
-    server, gtid = source.get("server_id"), source.get("gtid")
-    if file is None or pos is None or row is None:
-        return None, None
-    place = int(file[2]), pos, row
-    if gtid is None:
-        return server, None if server is None else place
-    parts = re.fullmatch(GTID, gtid)
-    return (None, None) if parts is None else (parts[1][:-1], (int(parts[2]), *place))
-
-
-def _in_sqlserver(source: Source) -> _Found:
-    commit, change = (re.fullmatch(LSN, source.get(each) or "") for each in ("commit_lsn", "change_lsn"))
-    if commit is None or change is None:
-        return None, None
-    parts = (part for lsn in (commit, change) for part in (lsn[1], lsn[2] + lsn[3]))
-    return None, (*(int(part, 16) for part in parts), source.get("event_serial_no") or 0)
-
-
-_POSITIONS: Final[Mapping[str, Callable[[Source], _Found]]] = {
-    POSTGRESQL: _in_postgresql,
-    MYSQL: _in_mysql,
-    SQLSERVER: _in_sqlserver,
-}

@@ -6,8 +6,9 @@ import random
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
-from schemas.codec.logs import LogPosition, log_position
+from schemas.codec.logs import LogPosition
 from schemas.records import Op
+from tests.kit.log_positions import log_position
 
 START_MS = 1_700_000_000_000
 PARTITIONS = 2

@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from schemas.codec.log_positions import position_column
 from schemas.codec.logs import LogId, LogPosition
 from schemas.formats.change_avro import AvroKeys
 from schemas.records import Change, Op, UpstreamRecord
@@ -24,6 +23,7 @@ from streaming.lane.redelivered import JudgementNeededError, RedeliveryFilter
 from streaming.source.decoded import POSITION, UNCHANGED
 from tests.kit.examples import examples
 from tests.kit.in_order import InOrder
+from tests.kit.log_positions import position_column
 from tests.kit.tables import table
 
 TABLE = table()

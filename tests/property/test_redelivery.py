@@ -17,7 +17,6 @@ import pyarrow as pa
 import pytest
 from structlog.testing import capture_logs
 
-from schemas.codec.log_positions import position_column
 from schemas.codec.logs import LogId, Position
 from schemas.errors import InputError
 from schemas.formats.change_avro import AvroKeys
@@ -37,6 +36,7 @@ from streaming.source.logged import LoggedRecords
 from streaming.verify.records.redelivered import RedeliveryRule
 from tests.kit import server_histories as servers
 from tests.kit.examples import examples
+from tests.kit.log_positions import position_column
 from tests.kit.server_logs import PARTITIONS, Sent
 from tests.kit.service_reading import place_of
 from tests.kit.tables import table

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from schemas.avro.codec import ChangeCodec, KeyCodec, decode_barrier
-from schemas.codec.log_positions import POSITION_TYPE, position_column
+from schemas.codec.log_positions import POSITION_TYPE
 from schemas.errors import InputError
 from schemas.formats.protocol import Images, UpstreamFormat
 from schemas.formats.registry import DEFAULT
@@ -31,6 +31,7 @@ from streaming.source.decoded import AFTER, BEFORE, ERROR, MARKED, POSITION, UNC
 from streaming.source.kafka import UpstreamSource
 from streaming.verify.history import TopicEntry
 from tests.kit.appended import RowsUpstream
+from tests.kit.log_positions import position_column
 from tests.kit.tables import vnode_of
 from tests.kit.upstream import Upstream
 from tests.simulation.connector import ConnectorUpstream
@@ -38,10 +39,7 @@ from tests.simulation.database import DatabaseUpstream
 from tests.simulation.initial import MemorySource
 
 Wait = Callable[[Callable[[], bool]], None]
-_OF_CONNECTORS = {
-    POSITION: POSITION_TYPE,
-    UNCHANGED: pa.list_(pa.int32()),
-}
+_OF_CONNECTORS = {POSITION: POSITION_TYPE, UNCHANGED: pa.list_(pa.int32())}
 
 
 class Changelog:
