@@ -23,40 +23,15 @@ from deltalake.exceptions import DeltaError
 
 from schemas.errors import Code, ConfigError
 from schemas.table import TableSchema
-from state.columns import EPOCH, VNODE, as_inserts, log_schema
+from state.columns import VNODE, as_inserts, log_schema
 from state.initial.chunks import vnodes_of
+from state.initial.copy_progress import ALL, CopyProgress, progress_of, staged
 from state.initial.table import SourcePart, SourceTable
 from state.maintenance.compaction import CompactionPart, CompactionResult, parts_of
-from state.replica import LOG_BOUNDS, Replica, ReplicaFiles, write_log_file
+from state.replica import Replica, ReplicaFiles, write_log_file
 from state.storage import DataFile, Storage
 from state.values.invalid_values import invalid_values
 from state.values.order import arrays
-
-ALL = (1 << 62) - 1
-"""The log's mark `copied` once everything is copied."""
-
-
-@dataclass(frozen=True, slots=True)
-class CopyProgress:
-    """Rows that were copied, and of these sorted into the base; `of` is how many there are, None where unknown."""
-
-    copied: int
-    sorted: int
-    of: int | None
-
-
-def progress_of(replica: Replica, of: int | None) -> CopyProgress | None:
-    """The progress of the copy into a replica; None once it is done."""
-    if replica.log.copied == ALL:
-        return None
-    sorted_ = sum(file.rows for file in replica.base.files())
-    return CopyProgress(sum(file.rows for file in staged(replica)), sorted_, of)
-
-
-def staged(replica: Replica) -> list[DataFile]:
-    """Files of the log with rows that were copied and wait to be sorted, or were."""
-    return [file for file in replica.log.files(LOG_BOUNDS) if file.bounds[EPOCH][1] == 0]
-
 
 BYTES_PER_FILE = 32 << 20
 """Arrow bytes of rows that a part holds at a time, and of the file that it makes of them."""

@@ -10,7 +10,7 @@ import structlog
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from state.initial.copy import CopyProgress
+from state.initial.copy_progress import CopyProgress
 from state.values.plan import BatchPlan
 
 if TYPE_CHECKING:

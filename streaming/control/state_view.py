@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from schemas.errors import Code, StateError
 from schemas.table import TableSchema
-from state.initial.copy import CopyProgress, progress_of
+from state.initial.copy_progress import CopyProgress, progress_of
 from state.initial.start import DatabaseStart, Start, TopicStart
 from state.journal import PATH as JOURNAL_PATH
 from state.journal import Journal

@@ -34,7 +34,7 @@ from schemas.errors import (
 from schemas.formats.debezium import DebeziumFormat
 from schemas.records import RecordId
 from schemas.settings.config import ServiceConfig
-from state.initial.copy import CopyProgress
+from state.initial.copy_progress import CopyProgress
 from state.initial.start import Start, TopicStart
 from state.initial.table import checked_table
 from state.journal import Journal, is_superseded

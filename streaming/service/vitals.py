@@ -19,7 +19,7 @@ import structlog
 from schemas.error_table import TABLE
 from schemas.errors import BackfillError, Code, EnvironmentProblem
 from schemas.formats.names.lost import FieldsSeen
-from state.initial.copy import CopyProgress
+from state.initial.copy_progress import CopyProgress
 from streaming.compaction.turns import Maintenance
 from streaming.core.health import (
     Health,

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from schemas.errors import Code, ConfigError
 from schemas.table import nearest
-from state.initial.copy import CopyProgress
+from state.initial.copy_progress import CopyProgress
 from state.values.progress import Completed
 from streaming.cli.configuration import ConfigOption, JobOrConfigArgument, job_or_config
 from streaming.cli.jobs.commands import as_dict

@@ -15,7 +15,8 @@ import structlog
 from pyspark.sql import SparkSession
 
 from schemas.errors import CommitConflict
-from state.initial.copy import CopyProgress, TableCopy, copy_part, progress_of
+from state.initial.copy import TableCopy, copy_part
+from state.initial.copy_progress import CopyProgress, progress_of
 from state.initial.table import SourceTable
 from state.journal import Journal
 from state.maintenance.compaction import CompactionResult, compact_part

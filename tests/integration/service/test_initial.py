@@ -14,7 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from schemas.errors import BackfillError, Code
 from schemas.records import BARRIER_HEADER, Row
-from state.initial.copy import CopyProgress
+from state.initial.copy_progress import CopyProgress
 from state.storage import Storage
 from streaming.cli.topics.initial import initial_table, start_in
 from streaming.control.state_view import StateReader

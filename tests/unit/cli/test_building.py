@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
-from state.initial.copy import CopyProgress
+from state.initial.copy_progress import CopyProgress
 from streaming.cli import building
 from streaming.cli.building import BuildBar
 
