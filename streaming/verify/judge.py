@@ -11,7 +11,7 @@ from functools import partial
 
 from pydantic import BaseModel
 
-from schemas.errors import Code, EnvironmentProblem, TopicError
+from schemas.errors import Code, EnvironmentProblem, InputError, TopicError
 from schemas.filter.ast import Filter
 from schemas.filter.parse import parse_filter
 from schemas.job import JobDefinition
@@ -36,6 +36,7 @@ from streaming.verify.sources.topics import TopicPair, read_letters
 
 SETTLE_S = 60.0
 """Seconds for a batch to become visible in all partitions of an output, as its lanes commit one by one."""
+_BEGINNINGS = 5
 
 Progress = Callable[[int, int], None]
 """Called with offsets read so far and offsets in all."""
@@ -78,28 +79,46 @@ def verify_topics(
         EnvironmentProblem: no broker, or it refuses.
     """
     _refuse_same(upstream, output)
-    started, count = time.monotonic(), _Counter(progress)
+    started = time.monotonic()
     tested = None if condition is None else condition_of(condition, table)
     forms = _form(formats[0]), _form(formats[1])
     view = JobView(table, columns, tested, forms[1].rows_before)
-    findings, went_back = Findings(keep), list[str]()
     elsewhere = _parked_elsewhere(settings, upstream, output, siblings)
-    letters = _dead_letters(settings, output, table, findings, elsewhere, left_out)
     begins = () if initial is None else initial.offsets
     pair = partial(TopicPair, settings, upstream, output, settle_s=settle_s, left_out=left_out)
-    with (
-        pair(on_read=count, barriers=barriers, begins=begins) as topics,
-        _collector_paused(),
-        _decoding(forms, topics.offsets) as decoding,
-    ):
-        count.total = topics.offsets
-        up, out = _sources((upstream, output), topics, forms, table, view, went_back, decoding)
-        if topics.since is not None and not reads_upstream:
-            out = out[0], [FoldedOutput(source, view) for source in out[1]]
-        checked = partial(Checker, table, view, up, out, findings, letters, forms[0].rows_before)
-        checker = checked(initial=initial, has_epochs=barriers[1] is not None, reads_upstream=reads_upstream)
-        report = checker.run(require_complete=require_complete)
-    return replace(report, seconds=time.monotonic() - started, went_back=tuple(went_back))
+
+    def judged() -> Report:
+        findings, went_back, count = Findings(keep), list[str](), _Counter(progress)
+        letters = _dead_letters(settings, output, table, findings, elsewhere, left_out)
+        with (
+            pair(on_read=count, barriers=barriers, begins=begins) as topics,
+            _collector_paused(),
+            _decoding(forms, topics.offsets) as decoding,
+        ):
+            count.total = topics.offsets
+            up, out = _sources((upstream, output), topics, forms, table, view, went_back, decoding)
+            if topics.since is not None and not reads_upstream:
+                out = out[0], [FoldedOutput(source, view) for source in out[1]]
+            checked = partial(Checker, table, view, up, out, findings, letters, forms[0].rows_before)
+            checker = checked(
+                initial=initial, has_epochs=barriers[1] is not None, reads_upstream=reads_upstream
+            )
+            report = checker.run(require_complete=require_complete)
+        return replace(report, seconds=time.monotonic() - started, went_back=tuple(went_back))
+
+    return _despite_deletions(judged, barriers)
+
+
+def _despite_deletions(judged: Callable[[], Report], barriers: Sequence[str | None]) -> Report:
+    """The judgement, begun anew where a live service deleted the oldest barriers while they were read."""
+    for _ in range(_BEGINNINGS - 1):
+        try:
+            return judged()
+        except (InputError, TopicError) as error:
+            topic = (error.where or "").rpartition("-")[0]
+            if error.code is not Code.DATA_LOST or topic not in barriers:
+                raise
+    return judged()
 
 
 def _parked_elsewhere(

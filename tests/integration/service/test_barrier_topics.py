@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import pytest
 from confluent_kafka import Message
 
 from schemas.kinds.lanes import parts_of
 from streaming.kafka.barriers import BarrierCut, beside_barrier_in, delete_barriers
+from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import watermarks
 from streaming.service.service import Service
+from streaming.verify.sources import topics
+from streaming.verify.sources.shortened import shared_since
 from tests.kit.folded import folded
 from tests.kit.kafka_topics import remove_beginning
 from tests.kit.real import Run, Stage, await_condition, records
@@ -42,8 +47,8 @@ def first_barriers(stage: Stage, number: int) -> list[Any]:
 def are_trimmed(stage: Stage, run: Run) -> bool:
     """Both outputs, behind one more batch: what is due is begun behind one."""
     run.reach(stage.upstream.barrier())
-    topics = [job.with_barriers for job in stage.config().jobs]
-    return all(each.earliest > 0 for topic in topics for each in watermarks(stage.upstream.kafka, topic))
+    names = [job.with_barriers for job in stage.config().jobs]
+    return all(each.earliest > 0 for name in names for each in watermarks(stage.upstream.kafka, name))
 
 
 def check(stage: Stage) -> None:
@@ -57,6 +62,23 @@ def rebuilt(stage: Stage, **how: Any) -> Run:
     service: Service = stage.service(**how)
     service.rebuild = True
     return Run(service)
+
+
+@contextmanager
+def deleted_meanwhile(kafka: KafkaSettings, topic: str, cut: BarrierCut) -> Iterator[None]:
+    """Barriers are deleted once a judgement knows where the topics begin, and before it reads them."""
+    begun = list[int]()
+
+    def since(*arguments: Any) -> int | None:
+        if not begun:
+            begun.append(delete_barriers(kafka, topic, cut))
+        return shared_since(*arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(topics, "shared_since", since)
+        yield
+    assert begun
+    assert begun[0]
 
 
 def test_old_barriers_are_deleted_and_readers_begin_at_a_full_one(set_up: SetUp) -> None:
@@ -90,7 +112,8 @@ def test_old_barriers_are_deleted_and_readers_begin_at_a_full_one(set_up: SetUp)
     # So it is where the upstream's own barriers are deleted as well, in one partition more than in the other.
     last = first_barriers(stage, 0)[0].curr
     assert upstream.topics.barriers is not None
-    assert delete_barriers(kafka, upstream.topics.barriers, BarrierCut(last, 1 << 60))
+    with deleted_meanwhile(kafka, upstream.topics.barriers, BarrierCut(last, 1 << 60)):
+        check(stage)
     torn = beside_of(records(kafka, upstream.topics.barriers)[1])[2]
     remove_beginning(kafka.bootstrap, upstream.topics.barriers, torn, partition=1)
     check(stage)
