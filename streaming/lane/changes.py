@@ -104,7 +104,7 @@ class Changes:
     def encoded_values(
         self, form: Hashable, rows: npt.NDArray[np.int64], ops: npt.NDArray[np.int8], encode: Encode
     ) -> pa.BinaryArray:
-        """Same as in `sink.columns.Decoded`. The last encoded values of each form are kept."""
+        """The values of these rows, encoded once. The last encoded values of each form are kept."""
         known = self._values.get(form)
         if known is None or not (np.array_equal(known.rows, rows) and np.array_equal(known.ops, ops)):
             known = self._values[form] = _Values(rows, ops, encode())

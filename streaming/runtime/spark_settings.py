@@ -8,19 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
-from schemas.avro.limits import MAX_VALUE_BYTES
 from schemas.settings.security import Secret
 from streaming.kafka.security import JAVA_SECRETS
 from streaming.runtime.java.home import log_options
 from streaming.runtime.leftovers import Scratch
 
-_TASK_JAVA_OPTIONS = (
-    "-Duser.timezone=UTC",
-    # A broken length in a record would make Avro allocate gigabytes before it finds the record too short, and a JVM
-    # without memory ends.
-    f"-Dorg.apache.avro.limits.string.maxLength={MAX_VALUE_BYTES}",
-    f"-Dorg.apache.avro.limits.bytes.maxLength={MAX_VALUE_BYTES}",
-)
+_TIME_ZONE = "-Duser.timezone=UTC"
 
 _CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
 
@@ -97,8 +90,7 @@ _FIXED: Mapping[str, str] = {
     # driver, which first sees whose turn it is.
     "spark.speculation": "false",
     "spark.task.maxFailures": "1",
-    # Executors with a JVM of their own decode as well.
-    "spark.executor.extraJavaOptions": " ".join(_TASK_JAVA_OPTIONS),
+    "spark.executor.extraJavaOptions": _TIME_ZONE,
     # Replanning between stages costs more than it saves on plans of two stages.
     "spark.sql.adaptive.enabled": "false",
     # HotSpot never compiles a method of more than 8,000 bytes: with rows of JSON a batch took twice as long. Above the
@@ -185,4 +177,4 @@ def _packages(settings: SparkSettings) -> dict[str, str]:
 def java_options(log: Path, own: Scratch) -> list[str]:
     """Java options of the driver's JVM, for a log file and a folder of its own."""
     # Spark and libraries leave folders and a copy of liblz4 in Java's folder when they are killed.
-    return [*log_options(log), f"-Djava.io.tmpdir={own.folder}", "-Xss4m", *_TASK_JAVA_OPTIONS]
+    return [*log_options(log), f"-Djava.io.tmpdir={own.folder}", "-Xss4m", _TIME_ZONE]

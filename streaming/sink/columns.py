@@ -151,7 +151,7 @@ class SnapshotRows:
 Encode: TypeAlias = Callable[[], pa.BinaryArray]
 
 
-class Decoded(Protocol):
+class DecodedChanges(Protocol):
     """Decoded changes of the table, from which each output takes its own. All arrays have one entry per change."""
 
     @property
@@ -185,7 +185,7 @@ class ChangeColumns:
     """
 
     output: Output
-    decoded: Decoded
+    decoded: DecodedChanges
     rows: npt.NDArray[np.int64]
     ops: npt.NDArray[np.int8]
     partitions: npt.NDArray[np.int32]
