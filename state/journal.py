@@ -7,6 +7,9 @@ state, and all others can see that by checking for one file (`is_superseded`).
     owner    text that names the instance (host, process, start time), for the message of the one that was fenced
     lanes    how many transactional ids were in use, so that a successor can fence each of them
     plan     the JSON of the last plan written; its batch may or may not have been done
+
+The note of the newest commit is the last end of an owner (`state.values.last_end`); the first one brings it, and each
+later commit repeats it.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from schemas.errors import BackfillError, Code, CommitConflict, Fenced
 from schemas.table import TableSchema
 from state.ledger import Ledger
 from state.storage import Storage, corrupt
+from state.values.last_end import LastEnd
 from state.values.plan import BatchPlan
 
 PATH = "journal"
@@ -62,6 +66,12 @@ class Journal:
     def current(self) -> Entry | None:
         """The entry that this instance wrote or read last; None for a new state."""
         return self._current
+
+    @property
+    def last_end(self) -> LastEnd | None:
+        """The last end of an owner, as of the version seen; it counts until the next batch (`LastEnd.counts`)."""
+        note = self._ledger.note
+        return None if note is None else LastEnd.from_json(note)
 
     def plan_with(self, epoch: int) -> BatchPlan | None:
         """The plan that holds the barrier `epoch`, searched from the newest entry back; None if there is none.
@@ -155,6 +165,14 @@ class Journal:
         except CommitConflict as conflict:
             raise self.fenced() from conflict
 
+    def write_end(self, end: LastEnd) -> None:
+        """Write how this owner ended. Raises: Fenced when another instance took the state over since."""
+        assert self._current is not None, "take_over comes first"
+        try:
+            self._write(self._current, note=end.to_json())
+        except CommitConflict as conflict:
+            raise self.fenced() from conflict
+
     @property
     def is_superseded(self) -> bool:
         """True once another instance has taken the state over. For any thread; waits for a commit under way."""
@@ -176,13 +194,13 @@ class Journal:
             Code.FENCED, found=f"the state is owned by {entry.owner if entry else 'another instance'}"
         )
 
-    def _write(self, entry: Entry) -> None:
+    def _write(self, entry: Entry, *, note: str | None = None) -> None:
         plan = None if entry.plan is None else entry.plan.to_json()
         row = pa.table([[entry.owner], [entry.lanes], [entry.table], [plan]], schema=_SCHEMA)
         file = self._ledger.storage.write_parquet(PATH, row, stem="entry")
         epoch = entry.plan.epoch if entry.plan else None
         with self._committing:
-            self._ledger.commit([file], self._ledger.files(), epoch=epoch)
+            self._ledger.commit([file], self._ledger.files(), epoch=epoch, note=note)
         self._ledger.storage.await_synced()
         self._current = entry
 

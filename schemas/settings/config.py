@@ -268,6 +268,12 @@ class ServiceConfig(BaseModel):
         "`<output>.dead-letters` of every job, without one in `<topic>.dead-letters`, see "
         "[invalid records](errors.md#invalid-records).",
     )
+    on_table_fault: Literal["suspend", "stop"] = Field(
+        "suspend",
+        description="What a fault of the table does (a record, its schema, lost data, an output): `suspend` the table, "
+        "while the process stays up to be asked and told how to go on, or `stop` the process with the error's exit "
+        "status; see [a suspended table](errors.md#a-suspended-table).",
+    )
     most: Annotated[LimitsConfig, _EMPTY] = written({}, alias="limits", description="What is taken at most.")
     http: Annotated[HttpConfig, _EMPTY, _checked_by(check_http)] = written(
         {}, description="Status page, API and metrics."

@@ -32,6 +32,7 @@ from streaming.source.barriers.injecting.control_requests import (
     decode_request,
     encode_request,
 )
+from streaming.source.barriers.injecting.suspended_requests import SuspendedAction, encode_suspended
 
 _POLL_S = 0.1
 _T = TypeVar("_T")
@@ -49,15 +50,26 @@ class Applied:
 def send_request(kafka: KafkaSettings, topic: str, mutation: Mutation) -> str:
     """Put a request into a control topic and wait until it is there; its id. Raises: EnvironmentProblem."""
     request = ControlRequest(uuid.uuid4().hex, mutation)
+    _produce(kafka, topic, encode_request(request))
+    return request.id
+
+
+def send_suspended(kafka: KafkaSettings, topic: str, action: SuspendedAction) -> str:
+    """Put a request to a suspended service into its control topic; its id. Raises: EnvironmentProblem."""
+    request_id = uuid.uuid4().hex
+    _produce(kafka, topic, encode_suspended(request_id, action))
+    return request_id
+
+
+def _produce(kafka: KafkaSettings, topic: str, value: bytes) -> None:
     create_topic(kafka, topic, 1)
     producer = Producer(kafka.producer())
     with translated(kafka, what=topic):
         # An idempotent producer asks for its id when it is made, and half a second later if no connection is up yet.
         producer.list_topics(topic, timeout=kafka.wait_s)
-        producer.produce(topic, encode_request(request), partition=0)
+        producer.produce(topic, value, partition=0)
         if producer.flush(kafka.wait_s):
             raise KafkaException(KafkaError(KafkaError._MSG_TIMED_OUT))
-    return request.id
 
 
 class ControlClient:

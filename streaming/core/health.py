@@ -3,6 +3,7 @@
 A service is *ready* while barriers come out: its last batch is no older than `late_s`, and nothing has interrupted it
 since. Once it is late, the condition names the cause, and the reason its location and the next step:
 
+    suspended               a fault of the table: no batch until the operator says how to go on
     degraded                a passing error has interrupted it or its injector: Kafka is away, a Spark job failed
     upstream stuck          an open transaction holds the last stable offset of a partition
     waiting for barriers    none come, or one is missing in some partitions
@@ -39,6 +40,7 @@ class HealthCondition(StrEnum):
     UPSTREAM_STUCK = "upstream stuck"
     STUCK = "stuck"
     DEGRADED = "degraded"
+    SUSPENDED = "suspended"
     STOPPING = "stopping"
 
 
@@ -82,7 +84,7 @@ class HealthFacts:
     `streaming`: start-up is over. `pending`: committed barriers that no batch has done. `missing`: (partition, next
     offset) of each partition that lacks a barrier that others have. `busy_since_s`: the start of Spark's oldest job
     under way, None without one; `progress_s`: the last sign of work of one. `trouble` has ended the stream, `away` is
-    the broker's (None once it answers), `hindered` the injector's.
+    the broker's (None once it answers), `hindered` the injector's. `suspended` is the fault of a suspended table.
     """
 
     upstream: str
@@ -101,6 +103,7 @@ class HealthFacts:
     trouble: Interruption | None = None
     away: Interruption | None = None
     hindered: BackfillError | None = None
+    suspended: BackfillError | None = None
 
     @property
     def since_s(self) -> float:
@@ -137,6 +140,8 @@ def _condition(
 ) -> tuple[HealthCondition, BackfillError | None]:
     if facts.stopping:
         return HealthCondition.STOPPING, None
+    if facts.suspended is not None:
+        return HealthCondition.SUSPENDED, facts.suspended
     if trouble := _interruption(facts, now_s):
         return HealthCondition.DEGRADED, trouble
     if not is_late:

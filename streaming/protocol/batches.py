@@ -102,6 +102,11 @@ class Batches:
         """By job and part; parts that were not started are missing."""
         return self.state.progress
 
+    @property
+    def finished_epoch(self) -> int:
+        """The epoch of the last finished batch; 0 before the first."""
+        return self.executor.progress_table.epoch
+
     def reads_on(self, done: BatchReport) -> bool:
         return reads_on(
             self.jobs,

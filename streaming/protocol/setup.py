@@ -37,6 +37,7 @@ class BatchSetup:
     holds, None: `first_offsets` do. `reads` reads the table from its database, if it starts from there. Lanes keep rows
     by key in `rows_folder`. `schemas` has the schemas of records that name them by id, `registers` gives ids to those
     of outputs. `logged` reads records again whose positions fall; `log_resets` decides whether logs may begin anew.
+    `dropped` are jobs that the operator of a suspended service has dropped.
     """
 
     storage: Storage
@@ -59,6 +60,7 @@ class BatchSetup:
     upstream_begins: Callable[[], Sequence[int]] | None = None
     reads: ReadsTable | None = None
     log_resets: LogResets = field(default_factory=LogResets)
+    dropped: frozenset[str] = frozenset()
     now_ms: Callable[[], int] = monotonic_ms
 
     def begins(self) -> Sequence[int]:

@@ -5,7 +5,7 @@ All of it follows from journal, log and progress; a restart restores it (`stream
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import structlog
 
@@ -94,6 +94,12 @@ class StreamState:
         self._remove(job)
         self.configured = (*self.configured, job.definition)
         return True
+
+    def drop(self, names: Collection[str]) -> None:
+        """Remove jobs that an operator has dropped between two batches."""
+        for job in self.jobs:
+            if job.name in names:
+                self._remove(job)
 
     def replace_job(self, job: JobState, new: JobState) -> None:
         """Replace a job, which is found by identity."""

@@ -10,6 +10,7 @@ from schemas.kinds.lanes import lanes_misfit
 from schemas.settings.config import ServiceConfig
 from schemas.settings.consistency import default_lanes
 from state.values.progress import Progress, is_complete
+from streaming.protocol.batches import Batches
 
 
 def counted(config: ServiceConfig, partitions: int) -> ServiceConfig:
@@ -82,6 +83,29 @@ def refuse_rescale(
                 where="lanes",
                 found=f"{lanes} lanes for {partitions} partitions, and job {job.name} is not complete",
             )
+
+
+def check_jobs(batches: Batches, config: ServiceConfig) -> None:
+    """Check the jobs that the state knows against the configuration's. Raises: ConfigError."""
+    partitions = len(batches.next_offsets())
+    known = [job.definition for job in batches.jobs]
+    configured = [job.with_partitions(partitions) for job in config.jobs]
+    refuse_changed_jobs(known, configured)
+    refuse_incompatible_lanes((*known, *configured), config.lanes)
+    progress = [(job, batches.progress.get(job.name, {})) for job in known]
+    refuse_rescale(progress, configured, config.lanes, partitions)
+
+
+def are_complete(batches: Batches) -> bool:
+    """True if every job has read its snapshot to the end, and none is still to be added."""
+    return (
+        bool(batches.jobs)
+        and not batches.state.configured
+        and all(
+            job.opened and is_complete(batches.progress.get(job.name, {}), job.definition.part_count)
+            for job in batches.jobs
+        )
+    )
 
 
 def refuse_nothing_to_do(known: Sequence[JobDefinition], configured: Sequence[JobDefinition]) -> None:

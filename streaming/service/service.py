@@ -10,6 +10,9 @@ Start-up is a fixed order, for each step protects the next:
     5  catch up    run the batches of barriers behind the last batch that are there already
     6  stream      from there on
 
+A fault of the table suspends it (`streaming.service.suspended`): the process stays, and goes on from step 1 when it is
+told how. Any other lasting error ends it. Either way the journal has how it ended.
+
 Spark comes up meanwhile; the first step that needs it waits (a batch to recover, or the first new one).
 """
 
@@ -24,13 +27,7 @@ from functools import cached_property, partial
 import structlog
 from pyspark.sql import SparkSession
 
-from schemas.errors import (
-    BackfillError,
-    EnvironmentProblem,
-    Fenced,
-    OutcomeUnknown,
-    TopicError,
-)
+from schemas.errors import BackfillError, EnvironmentProblem, Fenced
 from schemas.formats.debezium import DebeziumFormat
 from schemas.records import RecordId
 from schemas.settings.config import ServiceConfig
@@ -38,8 +35,8 @@ from state.initial.copy_progress import CopyProgress
 from state.initial.start import Start, TopicStart
 from state.initial.table import checked_table
 from state.journal import Journal, is_superseded
+from state.values.last_end import EndKind
 from state.values.plan import BatchPlan
-from state.values.progress import is_complete
 from streaming.compaction.barrier_keeping import BarrierKeeping
 from streaming.compaction.compactor import COMPACTION_LEAST_ROWS, Compactor, log_compaction
 from streaming.compaction.spark_tasks import compact_on, merge_on
@@ -58,24 +55,19 @@ from streaming.runtime import failpoints
 from streaming.runtime.leftovers import sweep_rows
 from streaming.runtime.session import JVM_GONE, is_alive
 from streaming.service.initial.copying import Copying, OnCopied, SparkWorkers
-from streaming.service.job_checks import (
-    counted,
-    refuse_changed_jobs,
-    refuse_incompatible_lanes,
-    refuse_nothing_to_do,
-    refuse_rescale,
-)
+from streaming.service.job_checks import are_complete, check_jobs, counted, refuse_nothing_to_do
 from streaming.service.presence import Presence, instance_name, noting_fenced
 from streaming.service.restart_policy import LIMIT_S, RestartPolicy, broker_answers
 from streaming.service.startup import Owned, Startup, owner
+from streaming.service.suspended.control_reader import KafkaRequests
+from streaming.service.suspended.decisions import Decisions
+from streaming.service.suspended.suspension import Suspension
+from streaming.service.suspended.table_faults import TableFaults
 from streaming.service.vitals import Vitals
 from streaming.service.watches import SparkWatch, UpstreamWatch
 from streaming.source.barriers.source import BarrierSource
 from streaming.source.fields.newest_rows import NewestRows
-from streaming.source.upstream_checks import (
-    UpstreamGuard,
-    refuse_partial,
-)
+from streaming.source.upstream_checks import UpstreamGuard, refuse_partial
 
 OnBatch = Callable[[BatchReport], None]
 
@@ -89,8 +81,8 @@ class Service:
     `on_batch` is called after each batch from the stream's thread, and must be quick. `on_serving` is called by the
     thread of `run` when start-up is over, again after trouble that passed: from then on an exception in that thread
     would leave a batch half done, and `stop` is the way to end. `on_part` is called after each part of a long interval,
-    `on_copied` after parts of the table that the state starts from. `on_trouble` gets what interrupted it, if that may
-    pass. `observers` get reports and troubles before that. `take_over`: from a successor that lives, too
+    `on_copied` after parts of the table that the state starts from. `on_trouble` gets what interrupted it or
+    suspended the table. `observers` get reports and troubles before that. `take_over`: from a successor that lives, too
     (`streaming.service.presence`). `accept_log_reset`: once for each log and partition. `spark` waits for the session;
     what comes before a start needs it is done meanwhile.
     """
@@ -130,10 +122,17 @@ class Service:
         return Vitals(config.upstream, config.barrier_interval_ms, late_s=late_s, injects=injects)
 
     @cached_property
-    def log_resets(self) -> LogResets:
+    def decisions(self) -> Decisions:
         upstream = self.config.upstream_format
         accepts = isinstance(upstream, DebeziumFormat) and upstream.on_log_reset == "accept"
-        return LogResets(accepts, self.accept_log_reset)
+        return Decisions(self.skip_records, LogResets(accepts, int(self.accept_log_reset)))
+
+    @cached_property
+    def _faults(self) -> TableFaults:
+        suspends = self.config.on_table_fault == "suspend" and not self.exit_when_complete
+        requests = KafkaRequests(self.kafka, self.config.topics.control)
+        suspension = Suspension(requests, self.owner)
+        return TableFaults(suspends, suspension, self.decisions, self.vitals, self.owner, self._stop)
 
     def stop(self) -> None:
         """End the running service after the open batch. Safe from signal handlers and other threads."""
@@ -152,36 +151,40 @@ class Service:
             registry_answers=lambda: Registry(self.config.registry).is_reachable(),
             limit_s=self.trouble_limit_s,
         )
-        with SparkWatch(self.spark, self.vitals, self.config.batch_timeout_ms / 1_000).running():
-            while True:
-                try:
-                    self._run_once(restart_policy)
-                    return
-                except (EnvironmentProblem, OutcomeUnknown, TopicError) as problem:
-                    if not (restart_policy.may_pass(problem) and is_alive(self.spark())):
-                        raise
-                    self.vitals.interrupted(problem)
-                    for observer in self.observers:
-                        observer.trouble(problem)
-                    self.on_trouble(problem)
-                    if not restart_policy.wait(problem):
-                        return
-                except JVM_GONE as error:
-                    if is_alive(self.spark()):
-                        raise
-                    raise stream_ended("Spark's JVM is gone") from error
+        try:
+            with SparkWatch(self.spark, self.vitals, self.config.batch_timeout_ms / 1_000).running():
+                while self._goes_on(restart_policy):
+                    pass
+        except Fenced:
+            raise
+        except BackfillError as error:
+            self._faults.write_end(EndKind.FAILED, error)
+            raise
+        self._faults.write_end(EndKind.STOPPED)
 
-    def _run_once(self, restart_policy: RestartPolicy) -> None:
+    def _goes_on(self, restart_policy: RestartPolicy) -> bool:
+        """Run once. True if it is to run again: after trouble that passed, and as a suspended table is told to."""
+        try:
+            return self._run_once(restart_policy)
+        except BackfillError as problem:
+            if not (restart_policy.may_pass(problem) and is_alive(self.spark())):
+                raise
+            self.vitals.interrupted(problem)
+            self._report_trouble(problem)
+            return restart_policy.wait(problem)
+        except JVM_GONE as error:
+            if is_alive(self.spark()):
+                raise
+            raise stream_ended("Spark's JVM is gone") from error
+
+    def _report_trouble(self, problem: BackfillError) -> None:
+        for observer in self.observers:
+            observer.trouble(problem)
+        self.on_trouble(problem)
+
+    def _run_once(self, restart_policy: RestartPolicy) -> bool:
         # Step 1: topics.
-        startup = Startup(
-            self.config,
-            self.kafka,
-            self.spark,
-            self.skip_records,
-            self.owner,
-            self.rebuild,
-            self.log_resets,
-        )
+        startup = Startup(self.config, self.kafka, self.spark, self.decisions, self.owner, self.rebuild)
         upstream = startup.check_topics()
         self.config = counted(self.config, upstream.partitions)
         startup = replace(startup, config=self.config)
@@ -197,16 +200,24 @@ class Service:
         refuse_partial(storage, journal)
         if journal.current is not None and not self.take_over:
             if not presence.await_turn(instance_name(), journal.current.owner, self._stop.is_set):
-                return
+                return False
             journal = Journal(storage, self.config.table)
         self._journal = journal
         # Steps 2 and 3: take over and fence.
         with presence.shown(self.owner), noting_fenced(presence, journal):
             owned = startup.take_over(storage, journal, upstream)
+            self._faults.owns(journal, owned.batches)
             self.vitals.start = str(owned.start) if isinstance(owned.start, TopicStart) else None
             restart_policy.begins()
             guard = UpstreamGuard(self.kafka, upstream, storage.root, owned.source.gaps)
-            self._run_watched(startup, owned, restart_policy, guard)
+            try:
+                self._run_watched(startup, owned, restart_policy, guard)
+            except BackfillError as fault:
+                if restart_policy.may_pass(fault) or not self._faults.suspends(fault):
+                    raise
+                self._report_trouble(fault)
+                return self._faults.await_decision(fault, guard)
+        return False
 
     def _run_watched(
         self, startup: Startup, owned: Owned, restart_policy: RestartPolicy, guard: UpstreamGuard
@@ -275,7 +286,9 @@ class Service:
             recovered = batches.recover()
             if recovered is not None:
                 on_batch(recovered)
-            self._check_jobs(batches)
+            check_jobs(batches, self.config)
+            if self.exit_when_complete:
+                refuse_nothing_to_do([job.definition for job in batches.jobs], self.config.jobs)
             # Step 5: catch up with the barriers that are there.
             known = barriers.begin(batches.position, batches.next_offsets())
             watch.next_offsets = batches.next_offsets
@@ -299,17 +312,6 @@ class Service:
         self.vitals.streams()
         self.on_serving()
 
-    def _check_jobs(self, batches: Batches) -> None:
-        partitions, lanes = len(batches.next_offsets()), self.config.lanes
-        known = [job.definition for job in batches.jobs]
-        configured = [job.with_partitions(partitions) for job in self.config.jobs]
-        refuse_changed_jobs(known, configured)
-        refuse_incompatible_lanes((*known, *configured), lanes)
-        progress = [(job, batches.progress.get(job.name, {})) for job in known]
-        refuse_rescale(progress, configured, lanes, partitions)
-        if self.exit_when_complete:
-            refuse_nothing_to_do(known, configured)
-
     def _check(self, owned: Owned, barriers: BarrierSource, watch: UpstreamWatch) -> None:
         try:
             barriers.check()
@@ -330,20 +332,10 @@ class Service:
         restart_policy.worked()
         keeping.after_batch(report.plan)
         self.vitals.batch_done()
-        for mutation in report.outcome.reports:
-            log.info("mutation", epoch=mutation.epoch, what=mutation.text, refused=mutation.refused)
+        for told in report.outcome.reports:
+            log.info("mutation", epoch=told.epoch, what=told.text, refused=told.refused)
         for observer in self.observers:
             observer.batch(report)
         self.on_batch(report)
-        if report.outcome.stop or (self.exit_when_complete and self._all_complete(batches)):
+        if report.outcome.stop or (self.exit_when_complete and are_complete(batches)):
             self._stop.set()
-
-    def _all_complete(self, batches: Batches) -> bool:
-        return (
-            bool(batches.jobs)
-            and not batches.state.configured
-            and all(
-                job.opened and is_complete(batches.progress.get(job.name, {}), job.definition.part_count)
-                for job in batches.jobs
-            )
-        )

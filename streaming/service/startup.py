@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from pyspark.sql import SparkSession
 
 from schemas.formats.protocol import UpstreamFormat
-from schemas.records import RecordId
 from schemas.settings.config import ServiceConfig
 from state.initial.start import AnyStart, DatabaseStart
 from state.journal import Journal
@@ -29,7 +28,6 @@ from streaming.kafka.topics import watermarks
 from streaming.protocol.bad_records import BadRecords
 from streaming.protocol.batches import Batches
 from streaming.protocol.lanes.attempts import transactional_id
-from streaming.protocol.lanes.redelivery import LogResets
 from streaming.protocol.lanes.runner import LaneRunner
 from streaming.protocol.recovery.forward import Forward
 from streaming.protocol.recovery.steps import out_of_step
@@ -40,6 +38,7 @@ from streaming.registry.outputs import OutputSchemas, Registering
 from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint
 from streaming.service.initial.start import start_of
+from streaming.service.suspended.decisions import Decisions
 from streaming.sink.dead_letters import read_letters
 from streaming.sink.kafka import TableLetters
 from streaming.sink.kafka_reader import begins as first_barriers
@@ -91,10 +90,9 @@ class Startup:
     config: ServiceConfig
     kafka: KafkaSettings
     spark: Callable[[], SparkSession]
-    skip_records: frozenset[RecordId]
+    decisions: Decisions
     owner: str
     rebuild: bool
-    log_resets: LogResets
 
     @cached_property
     def sinks(self) -> Sinks:
@@ -145,10 +143,10 @@ class Startup:
             self.spark,
             self.kafka,
             config.upstream,
-            self.skip_records,
+            self.decisions.skip_records,
             holds_barriers=config.topics.barriers is None,
             begins=() if start is None else start.offsets,
-            gaps=Gaps(EmptyRanges(storage), self.skip_records),
+            gaps=Gaps(EmptyRanges(storage), self.decisions.skip_records),
         )
         lanes = LaneRunner(
             source,
@@ -162,7 +160,7 @@ class Startup:
         if former is not None:
             self._fence(transactional_id(batches.replica), max(former.lanes, lane_count), former.plan)
         failpoints.reach(Failpoint.FENCED)
-        batches.configure(config.jobs)
+        batches.configure([job for job in config.jobs if job.name not in self.decisions.dropped])
         return Owned(journal, upstream, source, lanes, batches, start, reads)
 
     def _start(self, storage: Storage, journal: Journal, upstream: UpstreamIdentity) -> AnyStart | None:
@@ -187,7 +185,7 @@ class Startup:
     ) -> None:
         current = journal.current
         if current is None or current.plan is None:
-            refuse_lost(self.kafka, upstream.topic, beginning, Gaps(named=self.skip_records))
+            refuse_lost(self.kafka, upstream.topic, beginning, Gaps(named=self.decisions.skip_records))
             # This state has sent nothing, so records of an output are foreign, unless a lost state is rebuilt.
             for job in () if self.rebuild else self.config.jobs:
                 self.sinks(job).refuse_used(job.with_partitions(upstream.partitions))
@@ -234,7 +232,9 @@ class Startup:
             first_offsets=beginning,
             read_letters=reads_letters,
             early_letters=TableLetters(kafka, config.upstream, config.limits, reads_letters).write,
-            bad_records=BadRecords(config.upstream, self.skip_records, parks=self.sinks.setup.parks),
+            bad_records=BadRecords(
+                config.upstream, self.decisions.skip_records, parks=self.sinks.setup.parks
+            ),
             forward=Forward(
                 self.sinks,
                 newest,
@@ -251,7 +251,8 @@ class Startup:
             registers=Registering(OutputSchemas(config.registry, config.table).register),
             reads=reads,
             logged=LoggedRecords(kafka, config.upstream, config.table, config.topics.barriers is None),
-            log_resets=self.log_resets,
+            log_resets=self.decisions.log_resets,
+            dropped=self.decisions.dropped,
         )
         return Batches(setup)
 
@@ -279,7 +280,7 @@ class Startup:
             interval_ms=self.config.barrier_interval_ms,
             spark=self.spark,
             records=owned.source,
-            left_out=self.skip_records,
+            left_out=self.decisions.skip_records,
             owner=owned.batches.replica.id,
             is_ours=lambda: not owned.journal.is_superseded,
             begins=() if owned.start is None else owned.start.offsets,

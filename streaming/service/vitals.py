@@ -20,6 +20,7 @@ from schemas.error_table import TABLE
 from schemas.errors import BackfillError, Code, EnvironmentProblem
 from schemas.formats.names.lost import FieldsSeen
 from state.initial.copy_progress import CopyProgress
+from state.values.last_end import EndKind, LastEnd
 from streaming.compaction.turns import Maintenance
 from streaming.core.health import (
     Health,
@@ -109,6 +110,8 @@ class Vitals:
         self._batches: MicroBatches | None = None
         self._works: tuple[Compactor | BarrierKeeping, ...] = ()
         self._stopping = False
+        self.last_end: LastEnd | None = None
+        """The last end of this state, until the next batch is done."""
         self.copy: CopyProgress | None = None
         """Progress of the copy of the table that the state starts from; None before and after."""
         self.reads: DatabaseReading | None = None
@@ -181,12 +184,24 @@ class Vitals:
         self._update(streaming=True)
 
     def batch_done(self) -> None:
+        self.last_end = None
         self._update(last_batch_s=self._clock(), trouble=None)
         self.log_changes()
 
     def interrupted(self, problem: BackfillError) -> None:
         """Report transient trouble that has ended the stream."""
         self._update(trouble=Interruption(problem, self._clock()))
+        self.log_changes()
+
+    @property
+    def is_suspended(self) -> bool:
+        return self.last_end is not None and self.last_end.kind is EndKind.SUSPENDED
+
+    def suspended(self, end: LastEnd | None) -> None:
+        """Report that the table is suspended; None: it goes on."""
+        self.last_end = end
+        fault = None if end is None else end.fault
+        self._update(suspended=None if fault is None else fault.to_error(), trouble=None)
         self.log_changes()
 
     def broker_answers(self, marks: Sequence[Watermarks], margins: Sequence[Margin] = ()) -> None:

@@ -262,6 +262,8 @@ class Stage:
             "lanes": self.lanes,
             "table": self.upstream.table.to_dict(),
             "jobs": list(self.jobs),
+            # Most tests of faults await the error itself.
+            "on_table_fault": "stop",
             **self.upstream.sections,
             **over,
         }

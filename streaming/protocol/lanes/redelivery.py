@@ -34,20 +34,23 @@ log = structlog.get_logger(__name__)
 
 @dataclass
 class LogResets:
-    """The operator's decision on logs that begin anew. `accepts`: always; `once`: once for each log and partition.
+    """The operator's decision on logs that begin anew. `accepts`: always; else so many `times` a log and partition.
 
     The same record is accepted again, should its batch be judged again.
     """
 
     accepts: bool = False
-    once: bool = False
-    _taken: dict[tuple[int, LogId], int] = field(default_factory=dict)
+    times: int = 0
+    _taken: dict[tuple[int, LogId], set[int]] = field(default_factory=dict)
 
     def __call__(self, fall: Fall) -> bool:
         """True if this fall of positions is accepted."""
         if self.accepts:
             return True
-        return self.once and self._taken.setdefault((fall.partition, fall.log), fall.offset) == fall.offset
+        taken = self._taken.setdefault((fall.partition, fall.log), set())
+        if fall.offset not in taken and len(taken) < self.times:
+            taken.add(fall.offset)
+        return fall.offset in taken
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from state.values.plan import BatchPlan
 from state.values.progress import Parts
-from streaming.protocol.effects import Effect, TakeProgress, journaled, repeated
+from streaming.protocol.effects import Effect, TakeProgress, WritePlan, journaled, repeated
 from streaming.protocol.executor import Executor
 from streaming.runtime.timing import Stopwatch
 
@@ -32,13 +32,21 @@ class Recovery:
         executor.reading.begin_from(plan)
         if plan.until is not None:
             return journaled(executor.effects_of(plan))
+        is_done = executor.progress_table.epoch >= plan.epoch
+        left = [job for job in plan.jobs if job.state.name not in executor.setup.dropped]
+        drops = not is_done and len(left) < len(plan.jobs)
+        if drops:
+            plan = plan.with_jobs(left)
         executor.state.jobs = tuple(job.state for job in plan.jobs)
         loaded = executor.progress_table.load_all(executor.state.starts, executor.state.position_columns)
         executor.state.progress = {name: Parts(states) for name, states in loaded.items()}
-        if executor.progress_table.epoch >= plan.epoch:
+        if is_done:
             self.go_on_behind(plan)
+            executor.state.drop(executor.setup.dropped)
             return ()
-        return self.finish(plan)
+        effects = self.finish(plan)
+        # The journal gets a plan with fewer jobs before it has any effect.
+        return (WritePlan(effects[0].plan), *effects) if drops and effects else effects
 
     def go_on_behind(self, plan: BatchPlan) -> None:
         """Settle a plan that is done."""

@@ -142,7 +142,7 @@ def test_a_part_of_an_interval_is_judged_by_the_rows_of_snapshots_in_the_rest() 
 def test_the_operator_s_word_holds_always_or_once_for_a_log_in_each_partition() -> None:
     twice = Topic([(0, at(10, 60)), (1, at(10, 60)), (0, at(5, 70))])
     assert len(twice.judged(LogResets(accepts=True)).falls) == 3
-    once = LogResets(once=True)
+    once = LogResets(times=1)
     assert twice.refused(once) == "t-0@1"
     assert Topic([(0, at(10, 60)), (1, at(10, 60))]).judged(once).falls  # the same records, judged again
     assert whys(Topic([(0, at(10, 60))], [(0, at(11, 55)), (0, at(3, 50))]).judged(once))

@@ -45,11 +45,7 @@ def encode_request(request: ControlRequest) -> bytes:
 
 def decode_request(data: bytes | None) -> ControlRequest:
     """Read the value of a control record. Raises MalformedRequestError for anything but one whole request."""
-    if not data:
-        raise MalformedRequestError("an empty value")
-    if len(data) > MAX_REQUEST_BYTES:
-        raise MalformedRequestError(f"{len(data)} bytes; at most {MAX_REQUEST_BYTES}")
-    fields = _object(data)
+    fields = json_object(data)
     kind = fields.get("mutation")
     if not isinstance(kind, str) or kind not in _MUTATIONS:
         hint = nearest(kind, list(_MUTATIONS)) if isinstance(kind, str) else ""
@@ -58,10 +54,15 @@ def decode_request(data: bytes | None) -> ControlRequest:
     expected = {"id", "mutation", *wanted}
     if fields.keys() != expected:
         raise MalformedRequestError(f"keys of {kind} are {', '.join(sorted(expected))}")
-    return ControlRequest(_text(fields, "id", MAX_ID_CHARACTERS), build(fields))
+    return ControlRequest(text_in(fields, "id", MAX_ID_CHARACTERS), build(fields))
 
 
-def _object(data: bytes) -> dict[str, Any]:
+def json_object(data: bytes | None) -> dict[str, Any]:
+    """The object in the value of a control record. Raises: MalformedRequestError."""
+    if not data:
+        raise MalformedRequestError("an empty value")
+    if len(data) > MAX_REQUEST_BYTES:
+        raise MalformedRequestError(f"{len(data)} bytes; at most {MAX_REQUEST_BYTES}")
     try:
         value = json.loads(data.decode("utf-8"), parse_constant=_refuse, object_pairs_hook=_without_doubles)
         json.dumps(value, ensure_ascii=False).encode("utf-8")  # a lone surrogate could not be sent on
@@ -84,7 +85,8 @@ def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
-def _text(fields: Mapping[str, Any], key: str, longest: int) -> str:
+def text_in(fields: Mapping[str, Any], key: str, longest: int) -> str:
+    """A text of an object, not empty. Raises: MalformedRequestError."""
     value = fields[key]
     if not isinstance(value, str) or not 1 <= len(value) <= longest:
         raise MalformedRequestError(f"{key} is not a text of 1 to {longest} characters")
@@ -92,7 +94,7 @@ def _text(fields: Mapping[str, Any], key: str, longest: int) -> str:
 
 
 def _job(fields: Mapping[str, Any]) -> str:
-    return _text(fields, "job", MAX_JOB_CHARACTERS)
+    return text_in(fields, "job", MAX_JOB_CHARACTERS)
 
 
 def _job_or_all(fields: Mapping[str, Any]) -> str | None:

@@ -24,6 +24,7 @@ from streaming.source.barriers.injecting.control_requests import (
     MalformedRequestError,
     decode_request,
 )
+from streaming.source.barriers.injecting.suspended_requests import decode_suspended
 
 _COORDINATOR_POLL_S = 0.05
 _FETCH_WAIT_MS = 5_000
@@ -146,6 +147,9 @@ def committed(consumer: Consumer, topic: str, settings: KafkaSettings) -> TopicP
 
 def _request_in(message: Message) -> ControlRequest | None:
     try:
+        # A suspended service takes those itself: no barrier carries them.
+        if decode_suspended(message.value()) is not None:
+            return None
         request = decode_request(message.value())
     except MalformedRequestError as reason:
         _log.warning("request_skipped", where=location(message), reason=str(reason))

@@ -1,0 +1,101 @@
+"""Requests to a suspended service, as JSON on the control topic. No barrier carries them: no batch can end then.
+
+    {"id": "<unique>", "suspended": {"resume": {"skip_records": ["2@207978"], "accept_log_reset": false}}}
+    {"id": "<unique>", "suspended": {"drop": "orders-copy"}}
+    {"id": "<unique>", "suspended": {"stop": {}}}
+
+The service reads the topic itself from the offset at which it was suspended; injectors pass these requests over.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from schemas.records import RecordId
+from streaming.source.barriers.injecting.control_requests import (
+    MAX_ID_CHARACTERS,
+    MAX_JOB_CHARACTERS,
+    MalformedRequestError,
+    json_object,
+    text_in,
+)
+
+MOST_SKIPPED = 1_000
+_PLACE = re.compile(r"([0-9]{1,9})@([0-9]{1,18})")
+
+
+@dataclass(frozen=True, slots=True)
+class TryAgain:
+    """Go on from the state. `skip_records` are left out if they are invalid; a log may begin anew once more."""
+
+    skip_records: frozenset[RecordId] = frozenset()
+    accept_log_reset: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DropAndTryAgain:
+    """Go on without a job."""
+
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndProcess:
+    """End the service; its table stays suspended."""
+
+
+SuspendedAction = TryAgain | DropAndTryAgain | EndProcess
+
+
+def encode_suspended(request_id: str, action: SuspendedAction) -> bytes:
+    """The value of the control record."""
+    told: dict[str, Any]
+    match action:
+        case TryAgain(records, accepts):
+            places = [f"{partition}@{offset}" for partition, offset in sorted(records)]
+            told = {"resume": {"skip_records": places, "accept_log_reset": accepts}}
+        case DropAndTryAgain(job):
+            told = {"drop": job}
+        case EndProcess():
+            told = {"stop": {}}
+    return json.dumps({"id": request_id, "suspended": told}).encode()
+
+
+def decode_suspended(data: bytes | None) -> SuspendedAction | None:
+    """The action in the value of a control record, None for requests of other kinds. Raises: MalformedRequestError."""
+    fields = json_object(data)
+    if "suspended" not in fields:
+        return None
+    told = fields["suspended"]
+    text_in(fields, "id", MAX_ID_CHARACTERS)
+    if fields.keys() != {"id", "suspended"} or not isinstance(told, dict) or len(told) != 1:
+        raise MalformedRequestError("keys are id and suspended, which has one of resume, drop, stop")
+    if "resume" in told:
+        return _try_again(told["resume"])
+    if "drop" in told:
+        return DropAndTryAgain(text_in(told, "drop", MAX_JOB_CHARACTERS))
+    if told == {"stop": {}}:
+        return EndProcess()
+    raise MalformedRequestError("suspended has one of resume, drop, stop")
+
+
+def _try_again(told: object) -> TryAgain:
+    if not isinstance(told, Mapping) or not told.keys() <= {"skip_records", "accept_log_reset"}:
+        raise MalformedRequestError("keys of resume are skip_records and accept_log_reset")
+    places, accepts = told.get("skip_records", []), told.get("accept_log_reset", False)
+    if not isinstance(places, list) or len(places) > MOST_SKIPPED or not isinstance(accepts, bool):
+        raise MalformedRequestError(
+            f"skip_records is a list of {MOST_SKIPPED:,} at most, accept_log_reset a boolean"
+        )
+    return TryAgain(frozenset(map(_record, places)), accepts)
+
+
+def _record(text: object) -> RecordId:
+    found = _PLACE.fullmatch(text) if isinstance(text, str) else None
+    if found is None:
+        raise MalformedRequestError("a record of skip_records is a text PARTITION@OFFSET")
+    return int(found[1]), int(found[2])

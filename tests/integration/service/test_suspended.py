@@ -1,0 +1,153 @@
+"""A fault of the table suspends it: the process stays, says why, and goes on as it is told, exactly once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from schemas.errors import Code
+from state.journal import Journal
+from state.storage import Storage
+from state.values.last_end import EndKind, LastEnd
+from streaming.control.client import send_suspended
+from streaming.core.health import HealthCondition
+from streaming.source.barriers.injecting.suspended_requests import (
+    DropAndTryAgain,
+    EndProcess,
+    SuspendedAction,
+    TryAgain,
+)
+from tests.kit.folded import folded
+from tests.kit.real import Run, Stage, await_condition
+
+SetUp = Callable[..., Stage]
+
+
+def row(number: int) -> tuple[Any, ...]:
+    return (number, "EU", None, f"n{number}")
+
+
+def ask(stage: Stage, action: SuspendedAction) -> None:
+    send_suspended(stage.upstream.kafka, stage.upstream.topics.control, action)
+
+
+def last_end(stage: Stage) -> LastEnd:
+    end = Journal(Storage(str(stage.config().state)), stage.upstream.table).last_end
+    assert end is not None
+    return end
+
+
+def await_suspended(stage: Stage, run: Run, *, where: str | None = None, times: int = 1) -> LastEnd:
+    def is_there() -> bool:
+        assert run.error is None, run.error
+        end = run.service.vitals.last_end
+        fault = None if end is None else end.fault
+        return end is not None and fault is not None and where in (None, fault.where) and end.times == times
+
+    await_condition(is_there, "the suspension")
+    health = run.service.vitals.health()
+    assert health.condition is HealthCondition.SUSPENDED
+    assert not health.ready
+    assert health.reason is not None
+    assert health.reason.where == last_end(stage).fault.where  # type: ignore[union-attr]
+    return last_end(stage)
+
+
+def check(stage: Stage, left_out: frozenset[tuple[int, int]]) -> None:
+    report = stage.verify(left_out=left_out)
+    assert report.clean, report.findings[:3]
+    assert folded(stage, number=0) == stage.upstream.rows
+
+
+def test_a_bad_record_suspends_the_table_until_it_is_left_out(set_up: SetUp) -> None:
+    stage = set_up({"name": "rows", "format": "upsert"}, {"name": "more"})
+    upstream = stage.upstream
+    for number in range(20):
+        upstream.put(row(number))
+    run = Run(stage.service(on_table_fault="suspend"))
+    run.reach(upstream.barrier())
+    bad = [upstream.send(0, upstream.keys.encode((1,)), b"no change")]
+    upstream.put(row(21))
+    upstream.barrier()
+    # 1. The first fault, and a try that changes nothing: counted, with its beginning.
+    first = await_suspended(stage, run, where=f"{upstream.name}-0@{bad[0]}")
+    assert first.kind is EndKind.SUSPENDED
+    assert first.fault is not None
+    assert first.fault.code is Code.UNKNOWN_OP
+    ask(stage, TryAgain())
+    again = await_suspended(stage, run, times=2)
+    assert again.since_ms == first.since_ms
+    assert again.at_ms >= first.at_ms
+    # 2. Stopped and started again: the same fault, with the old beginning.
+    run.stop()
+    assert last_end(stage).kind is EndKind.SUSPENDED
+    run = Run(stage.service(on_table_fault="suspend"))
+    third = await_suspended(stage, run, times=3)
+    assert third.since_ms == first.since_ms
+    # 3. It goes on without the record, and meets the next fault.
+    bad.append(upstream.send(0, upstream.keys.encode((2,)), b""))
+    upstream.barrier()
+    ask(stage, TryAgain(frozenset({(0, bad[0])})))
+    await_suspended(stage, run, where=f"{upstream.name}-0@{bad[1]}")
+    ask(stage, TryAgain(frozenset({(0, bad[1])})))
+    run.reach(upstream.barrier())
+    assert run.service.vitals.last_end is None
+    run.stop()
+    assert last_end(stage).kind is EndKind.STOPPED
+    check(stage, frozenset((0, offset) for offset in bad))
+
+
+def test_a_suspended_service_ends_as_it_is_told_and_is_not_told_again(set_up: SetUp) -> None:
+    stage = set_up({"name": "rows", "format": "upsert"})
+    upstream = stage.upstream
+    upstream.put(row(1))
+    run = Run(stage.service(on_table_fault="suspend"))
+    run.reach(upstream.barrier())
+    bad = upstream.send(0, upstream.keys.encode((1,)), b"no change")
+    upstream.barrier()
+    await_suspended(stage, run)
+    ask(stage, EndProcess())
+    assert run.end() is None
+    run = Run(stage.service(on_table_fault="suspend"))
+    await_suspended(stage, run, times=2)
+    ask(stage, TryAgain(frozenset({(0, bad)})))
+    run.reach(upstream.barrier())
+    run.stop()
+    check(stage, frozenset({(0, bad)}))
+
+
+def test_an_output_that_is_gone_suspends_the_table_until_its_job_is_dropped(set_up: SetUp) -> None:
+    stage = set_up({"name": "rows", "format": "upsert"}, {"name": "more"})
+    upstream = stage.upstream
+    for number in range(20):
+        upstream.put(row(number))
+    run = Run(stage.service(on_table_fault="suspend"))
+    run.reach(upstream.barrier())
+    run.until(lambda: run.is_complete("more"))
+    bad = upstream.send(0, upstream.keys.encode((1,)), b"no change")
+    upstream.put(row(22))
+    upstream.barrier()
+    await_suspended(stage, run)
+    ask(stage, DropAndTryAgain("more"))
+    await_suspended(stage, run, times=2)
+    ask(stage, TryAgain(frozenset({(0, bad)})))
+    report = run.reach(upstream.barrier())
+    assert [job.name for job in report.outcome.jobs] == ["rows"]
+    run.stop()
+    check(stage, frozenset({(0, bad)}))
+
+
+@pytest.mark.parametrize("exits", [{"on_table_fault": "stop"}, {"until_complete": True}])
+def test_a_service_that_is_to_exit_does(set_up: SetUp, exits: dict[str, Any]) -> None:
+    stage = set_up({"name": "rows", "format": "upsert"})
+    stage.upstream.put(row(1))
+    stage.upstream.send(0, stage.upstream.keys.encode((1,)), b"no change")
+    stage.upstream.barrier()
+    error = stage.fails(**{"on_table_fault": "suspend", **exits})
+    assert getattr(error, "code", None) is Code.UNKNOWN_OP, error
+    end = last_end(stage)
+    assert end.kind is EndKind.FAILED
+    assert end.fault is not None
+    assert end.fault.code is Code.UNKNOWN_OP
