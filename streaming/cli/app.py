@@ -42,9 +42,10 @@ COMMANDS = {
     "list": "List the jobs.",
     "status": "Show how the service and its jobs are doing.",
     "pause": "Halt the backfill of a job; live changes go on.",
-    "resume": "Go on with a paused backfill.",
+    "resume": "Go on with a paused backfill, or with a suspended table.",
     "throttle": "Bound the snapshot rows per second of a job.",
     "drop": "End a job; its output topic stays.",
+    "stop": "End the service behind its open batch.",
     "doctor": "Look at everything that a service needs, and say what to do.",
     "inspect": "Look at a topic, and write what a configuration would say of it.",
     "barriers": "Inject barriers into an upstream topic, without the service.",
@@ -65,7 +66,7 @@ ROOMS = {
 _FUNCTIONS = {
     **{
         name: ("streaming.cli.jobs.commands", name)
-        for name in ("create", "pause", "resume", "throttle", "drop")
+        for name in ("create", "pause", "resume", "throttle", "drop", "stop")
     },
     "list": ("streaming.cli.jobs.commands", "list_jobs"),
     "rebuild": ("streaming.cli.run", "rebuild"),

@@ -19,6 +19,7 @@ from state.progress_table import PATH as PROGRESS_PATH
 from state.progress_table import ProgressTable
 from state.replica import BASE_PATH, LOG_PATH, Replica
 from state.storage import Storage
+from state.values.last_end import EndKind, LastEnd
 from state.values.plan import BatchPlan, JobState
 from state.values.progress import Progress, parts_done
 from state.values.reading import TableRead
@@ -69,7 +70,8 @@ class StateView:
 
     `start` is the Delta table that the state starts from, if any, and `copy` the progress of its copy, None once it is
     done. `database` is the start from a database, and `read` the progress of its reading. `rows_stored` are the rows of
-    the base, or before the first compaction the changes of the log: later changes are not counted.
+    the base, or before the first compaction the changes of the log: later changes are not counted. `end` is how the
+    last process ended, None once a batch was finished behind it.
     """
 
     owner: str
@@ -82,6 +84,12 @@ class StateView:
     earliest: TopicStart | None = None
     database: DatabaseStart | None = None
     copy: CopyProgress | None = None
+    end: LastEnd | None = None
+
+    @property
+    def is_suspended(self) -> bool:
+        """True if a fault of the table keeps batches from ending, whether its process is up or not."""
+        return self.end is not None and self.end.kind is EndKind.SUSPENDED
 
     @property
     def next_offsets(self) -> tuple[int, ...]:
@@ -123,7 +131,8 @@ class StateReader:
             )
 
     def read(self) -> StateView:
-        entry = Journal(self._storage, self._table).current
+        journal = Journal(self._storage, self._table)
+        entry, end = journal.current, journal.last_end
         done = ProgressTable(self._storage, self._table)  # after the journal: at least as new
         replica = Replica(self._storage, self._table)
         files = replica.files(replica.pin())
@@ -148,7 +157,20 @@ class StateReader:
             earliest=None if entry is None else TopicStart.from_binding(entry.table),
             database=None if entry is None else DatabaseStart.from_binding(entry.table, self._table),
             copy=None if start is None else progress_of(replica, start.rows),
+            end=end if end is not None and end.counts(done.epoch) else None,
         )
+
+    def last_end(self) -> LastEnd | None:
+        """The last end alone, None once a batch was finished behind it: opens two tables."""
+        end = Journal(self._storage, self._table).last_end
+        if end is None or not end.counts(ProgressTable(self._storage, self._table).epoch):
+            return None
+        return end
+
+    def last_end_is_suspended(self) -> bool:
+        """True if the table waits for a decision."""
+        end = self.last_end()
+        return end is not None and end.kind is EndKind.SUSPENDED
 
     def jobs(self) -> tuple[JobState, ...]:
         """The jobs without their progress: opens two tables, where `read` opens all."""

@@ -6,6 +6,7 @@
     POST   /api/v1/jobs/plan                      what a job would read, send and take
     POST   /api/v1/jobs                           create; DELETE /api/v1/jobs/{job} drops
     POST   /api/v1/jobs/{job}/pause, /resume, /throttle
+    POST   /api/v1/suspended                      how a suspended table is to go on
     POST   /api/v1/initial/pause, /resume, /throttle
 
 A change is checked against the jobs there are, and then put into the control topic: 202 says that it is there. It takes
@@ -15,12 +16,12 @@ read from its database is no control request: it changes at once, in this servic
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path as File
 from typing import TYPE_CHECKING, Annotated, Any
 
-from fastapi import APIRouter, Depends, FastAPI, Path, Request
+from fastapi import APIRouter, Depends, FastAPI, Path
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse, Response
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -32,8 +33,17 @@ from schemas.job import JobDefinition
 from schemas.records import Add, Drop, Mutation, Pause, Resume, Throttle
 from schemas.table import TableSchema
 from streaming.observe.metrics import Metrics
-from streaming.observe.middleware import ApiAuth, Bounded, NotAllowed, not_allowed, problem
-from streaming.observe.models import JobEstimate, Point, Problem, ReadingStatus, Status, Taken, VnodeStatus
+from streaming.observe.middleware import ApiAuth, Bounded, NotAllowed, not_allowed
+from streaming.observe.models import (
+    JobEstimate,
+    Point,
+    ReadingStatus,
+    Status,
+    Taken,
+    VnodeStatus,
+    WayOn,
+)
+from streaming.observe.problems import REFUSALS, foreseen, not_as_described, not_here
 from streaming.observe.status_cache import StatusCache
 
 if TYPE_CHECKING:
@@ -44,32 +54,14 @@ _PAGE = {
     f"/{'' if name == 'index.html' else name}": name
     for name in ("index.html", "page.js", "facts.js", "jobs.js", "charts.js", "new-job.js", "page.css")
 }
-_HTTP_STATUS = {
-    Code.JOB_UNKNOWN: 404,
-    Code.JOB_EXISTS: 409,
-    Code.INITIAL_NOT_READ: 409,
-    Code.OUTPUT_TOPIC_MISMATCH: 409,
-    Code.OUTPUT_LOSES_RECORDS: 409,
-    Code.SAME_TOPIC: 409,
-}
-_MOST_FAULTS, _MOST_CHARACTERS = 10, 1_000
 _MAX_LIMIT = 10**12
-_REFUSALS: dict[int | str, dict[str, Any]] = {
-    400: {"model": Problem, "description": "No JSON, or another Host", "content": {"text/plain": {}}},
-    401: {"model": Problem, "description": "No token"},
-    403: {"model": Problem, "description": "No token is configured"},
-    404: {"model": Problem, "description": "No such job"},
-    408: {"model": Problem, "description": "A body that took too long"},
-    409: {"model": Problem, "description": "In the way of another job"},
-    413: {"model": Problem, "description": "A body that is too large"},
-    422: {"model": Problem, "description": "Not a job of this table"},
-    503: {"model": Problem, "description": "Kafka can't be reached"},
-}
-
 Requests = Callable[[Mutation], str]
 """Checks a mutation, sends it and returns the request's id. Raises: BackfillError."""
 Plans = Callable[[JobDefinition], JobEstimate]
 """Estimates a job. Raises: BackfillError for one that can't be created."""
+
+WaysOn = Callable[[WayOn], str]
+"""Tells a suspended table how to go on; the request's id. Raises: BackfillError."""
 
 JobName = Annotated[str, Path(description="Name of a job.", max_length=63, pattern=r"^[a-z0-9][a-z0-9-]*$")]
 
@@ -122,6 +114,7 @@ def build(
     hosts: list[str],
     *,
     plans: Plans,
+    ways_on: WaysOn,
 ) -> FastAPI:
     """The application. `hosts` are the names that it answers to."""
     app = FastAPI(
@@ -135,48 +128,16 @@ def build(
     app.add_middleware(Bounded)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)
     app.add_exception_handler(NotAllowed, not_allowed)
-    app.add_exception_handler(BackfillError, _problem)
-    app.add_exception_handler(RequestValidationError, _not_as_described)
-    app.add_exception_handler(HTTPException, _not_here)
+    app.add_exception_handler(BackfillError, foreseen)
+    app.add_exception_handler(RequestValidationError, not_as_described)
+    app.add_exception_handler(HTTPException, not_here)
     app.include_router(_machine_routes(cache, metrics, door))
     app.include_router(_status_routes(cache, door))
     app.include_router(_job_routes(requests, plans, table, door))
+    app.include_router(_suspended_routes(ways_on, door))
     app.include_router(_pace_routes(cache, door))
     _serve_page(app)
     return app
-
-
-def _problem(_: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, BackfillError)
-    status = _HTTP_STATUS.get(error.code) or {7: 503}.get(error.exit_status, 422)
-    return problem(
-        status, code=error.code, found=error.found, expected=error.expected, next_step=error.next_step
-    )
-
-
-def _not_as_described(_: Request, error: Exception) -> JSONResponse:
-    """Names what is wrong and where, and quotes no value."""
-    assert isinstance(error, RequestValidationError)
-    found = "; ".join(
-        f"{'.'.join(str(part) for part in fault['loc'])}: {fault['type']}"
-        for fault in error.errors()[:_MOST_FAULTS]
-    )
-    return _usage(422, found[:_MOST_CHARACTERS])
-
-
-def _not_here(_: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, HTTPException)
-    return _usage(error.status_code, str(error.detail), error.headers)
-
-
-def _usage(status: int, found: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    return problem(
-        status,
-        found=found,
-        expected="a request as the description says",
-        next_step="see /api/openapi.json",
-        headers=headers,
-    )
 
 
 def _machine_routes(cache: StatusCache, metrics: Metrics, door: ApiAuth) -> APIRouter:
@@ -208,7 +169,7 @@ def _machine_routes(cache: StatusCache, metrics: Metrics, door: ApiAuth) -> APIR
 
 
 def _status_routes(cache: StatusCache, door: ApiAuth) -> APIRouter:
-    refusals: dict[int | str, dict[str, Any]] = {number: _REFUSALS[number] for number in (401, 404, 422)}
+    refusals: dict[int | str, dict[str, Any]] = {number: REFUSALS[number] for number in (401, 404, 422)}
     router = APIRouter(
         prefix="/api/v1", tags=["looking"], dependencies=[Depends(door.require_read)], responses=refusals
     )
@@ -244,7 +205,7 @@ def _job_routes(requests: Requests, plans: Plans, table: TableSchema, door: ApiA
         prefix="/api/v1/jobs",
         tags=["steering"],
         dependencies=[Depends(door.require_control)],
-        responses=_REFUSALS,
+        responses=REFUSALS,
         default_response_class=JSONResponse,
     )
 
@@ -282,12 +243,28 @@ def _job_routes(requests: Requests, plans: Plans, table: TableSchema, door: ApiA
     return router
 
 
+def _suspended_routes(ways_on: WaysOn, door: ApiAuth) -> APIRouter:
+    router = APIRouter(
+        prefix="/api/v1/suspended",
+        tags=["steering"],
+        dependencies=[Depends(door.require_control)],
+        responses={number: REFUSALS[number] for number in (400, 401, 403, 404, 409, 422, 503)},
+    )
+
+    @router.post("", status_code=202)
+    def lead_on(way: WayOn) -> Taken:
+        """Try again, without the records or the job that are named."""
+        return Taken(wanted=ways_on(way))
+
+    return router
+
+
 def _pace_routes(cache: StatusCache, door: ApiAuth) -> APIRouter:
     router = APIRouter(
         prefix="/api/v1/initial",
         tags=["steering"],
         dependencies=[Depends(door.require_control)],
-        responses={number: _REFUSALS[number] for number in (400, 401, 403, 409, 422)},
+        responses={number: REFUSALS[number] for number in (400, 401, 403, 409, 422)},
     )
 
     def paced(change: Callable[[DatabaseReading], None]) -> ReadingStatus:

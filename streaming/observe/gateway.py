@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from schemas.errors import Code, ConfigError
 from schemas.job import JobDefinition
 from schemas.records import Add, Mutation
 from schemas.table import TableSchema
 from state.storage import Storage
-from streaming.control.client import refuse, send_request
+from streaming.control.client import refuse, send_request, send_suspended
 from streaming.control.cost import estimate, of_records
+from streaming.control.suspended import not_suspended, suspended
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import watermarks
-from streaming.observe.models import JobEstimate
+from streaming.observe.models import JobEstimate, WayOn
 from streaming.observe.status_cache import StatusCache
 from streaming.registry.outputs import OutputSchemas
 from streaming.sink.protocol import SinkOf
+from streaming.source.barriers.injecting.suspended_requests import DropAndTryAgain, TryAgain, places
 
 
 @dataclass(frozen=True)
@@ -37,12 +40,28 @@ class ControlApi:
         Raises: ConfigError as the service would refuse it, TopicError for an output that is in use,
         EnvironmentProblem; as `OutputSchemas.register`.
         """
+        if self.cache.vitals.is_suspended:
+            raise suspended(self.table.name, self.cache.vitals.last_end)
         self._refuse(mutation)
         if isinstance(mutation, Add):
             job = self._addable(mutation)
             if job.format.framed:
                 self.schemas.register(job)
         return send_request(self.kafka, self.control_topic, mutation)
+
+    def lead_on(self, way: WayOn) -> str:
+        """Tell a suspended table how to go on; the request's id.
+
+        Raises: ConfigError(NOT_SUSPENDED, JOB_UNKNOWN); EnvironmentProblem.
+        """
+        if not self.cache.vitals.is_suspended:
+            raise not_suspended(self.table.name)
+        if way.drop is not None and way.drop not in {job.name for job in self.cache.jobs()[2]}:
+            raise ConfigError(Code.JOB_UNKNOWN, found=f"no job {way.drop}")
+        action = TryAgain(places(way.skip_records), way.accept_log_reset)
+        return send_suspended(
+            self.kafka, self.control_topic, action if way.drop is None else DropAndTryAgain(way.drop)
+        )
 
     def plan(self, job: JobDefinition) -> JobEstimate:
         """Estimate a job. Reads a sample of the replica, for a second or so. Raises: as for its creation."""

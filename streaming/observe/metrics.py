@@ -28,7 +28,7 @@ _COUNTERS: Mapping[str, tuple[str, ...]] = {
     "backfill_ignored_records": (
         "Upstream records that say nothing of the table: null values of append, heartbeats.",
     ),
-    "backfill_parked_records": ("Records at fault in the dead letters.",),
+    "backfill_parked_records": ("Invalid records in the dead letters.",),
     "backfill_lanes_already_sent": ("Lanes that found their batch in the output.",),
     "backfill_lanes_tried_again": ("Attempts that were aborted, fenced or of unknown end.", "code"),
     "backfill_interruptions": ("Troubles that passed.", "code"),
@@ -48,6 +48,8 @@ _GAUGES: Mapping[str, tuple[str, ...]] = {
     "backfill_initial_trouble": ("1 while the reading of a database waits for something.",),
     "backfill_epoch": ("Epoch of the last barrier that is done.",),
     "backfill_condition": ("1 for the condition that it is in.", "condition"),
+    "backfill_suspended": ("1 while a fault of the table suspends it.",),
+    "backfill_suspended_times": ("How many times in a row by this fault; 0 while it is not suspended.",),
     "backfill_ready": ("1 while barriers come out, as /readyz tells.",),
     "backfill_last_batch_age_seconds": ("Time since the end of the last batch.",),
     "backfill_upstream_unstable_records": ("Records behind the last stable offset.", "partition"),
@@ -159,6 +161,10 @@ class Metrics:
             name = condition.replace(" ", "_")
             self._set("backfill_condition", condition == status.condition, name)
         self._set("backfill_ready", status.ready)
+        suspended = status.condition is HealthCondition.SUSPENDED
+        times = status.last_end.times if suspended and status.last_end is not None else 0
+        self._set("backfill_suspended", suspended)
+        self._set("backfill_suspended_times", times)
         self._set("backfill_last_batch_age_seconds", status.batch_age_s)
         self._set("backfill_absent_columns", len(status.fields.lost) + len(status.fields.never))
         self._set("backfill_undeclared_fields", len(status.fields.undeclared) + status.fields.more)

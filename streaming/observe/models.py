@@ -5,10 +5,12 @@ Instants are Unix seconds, rates per second; `None` is "not known (yet)".
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from schemas.errors import Code
+from state.values.last_end import EndKind
 from streaming.core.forecast import Phase
 from streaming.core.health import HealthCondition
 
@@ -149,6 +151,28 @@ class Reason(ApiModel):
     next_step: str
 
 
+class EndStatus(ApiModel):
+    """How the service ended its work last; until the next batch is done."""
+
+    kind: EndKind = Field(
+        description="`suspended`: its process is up, and waits to be told how to go on. `failed`: an error ended it. "
+        "`stopped`: it was asked to. `silent`: without a word, by a kill or with its machine."
+    )
+    owner: str = Field(description="The process that it was.")
+    at: float
+    since: float = Field(description="The first end by this same fault, with no batch done since.")
+    times: int = Field(description="How many times in a row, since then.")
+    fault: Reason | None = Field(description="Null for an end without an error.")
+    joined: list[Code] = Field(description="Codes of further faults that came up while it was suspended.")
+    commands: list[str] = Field(
+        description="What leads on, the likeliest first; empty unless it is suspended."
+    )
+    skippable: str | None = Field(description="The record that may be left out, as PARTITION@OFFSET.")
+    deletes_at: float | None = Field(
+        description="By when the upstream will have deleted what is unread; null: as long as the topic, or unknown."
+    )
+
+
 class CopyingStatus(ApiModel):
     """Progress of copying the table that the replica starts from."""
 
@@ -189,6 +213,9 @@ class Status(ApiModel):
     condition: HealthCondition
     ready: bool = Field(description="Whether barriers come out, as `/readyz` tells.")
     reason: Reason | None = Field(description="What is wrong and what to do; null if nothing is.")
+    last_end: EndStatus | None = Field(
+        description="How it ended last: while it is suspended, and after a start until a batch is done."
+    )
     batch_age_s: float | None = Field(description="Time since the end of the last batch.")
     late_s: float = Field(description="A last batch that is older than this many seconds makes it not ready.")
     upstream: str
@@ -257,6 +284,20 @@ class Problem(ApiModel):
     found: str
     expected: str
     next_step: str
+
+
+class WayOn(BaseModel):
+    """How a suspended table is to go on."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    skip_records: list[Annotated[str, Field(pattern="^[0-9]{1,9}@[0-9]{1,18}$")]] = Field(
+        [],
+        description="Records to leave out if they are invalid, each as PARTITION@OFFSET.",
+        max_length=1_000,
+    )
+    accept_log_reset: bool = Field(False, description="Whether a database's log may begin anew once more.")
+    drop: str | None = Field(None, description="A job to drop first.", max_length=63)
 
 
 class JobEstimate(ApiModel):

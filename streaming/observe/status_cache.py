@@ -18,9 +18,11 @@ from schemas.epoch import unix_ms_from_epoch
 from schemas.job import JobDefinition
 from schemas.records import Barrier
 from state.replica import ReplicaFiles
+from state.values.last_end import EndKind
 from state.values.plan import JobState
 from state.values.progress import Completed, InProgress, Progress
 from streaming.control.state_view import JobView
+from streaming.control.ways_on import skippable, ways_on
 from streaming.core.clocks import Age
 from streaming.core.forecast import Forecast, RateEstimators
 from streaming.observe.history import History, Span
@@ -28,6 +30,7 @@ from streaming.observe.models import (
     ApiModel,
     CopyingStatus,
     DiskStatus,
+    EndStatus,
     FieldsStatus,
     JobStatus,
     LatencyStatus,
@@ -40,7 +43,7 @@ from streaming.observe.models import (
     Status,
     VnodeStatus,
 )
-from streaming.protocol.report import BatchReport
+from streaming.protocol.report import BatchReport, Standing
 from streaming.service.vitals import Vitals
 
 _VERSION = version("arrangement-backfill")
@@ -73,7 +76,7 @@ class StatusCache:
     disk: Callable[[ReplicaFiles | None], DiskStatus | None] = lambda _: None
     started: float = field(init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _report: BatchReport | None = None
+    _standing: Standing | None = None
     _jobs: Mapping[str, JobView] = field(default_factory=dict)
     _forecasts: dict[str, Forecast] = field(default_factory=dict)
     _rates: RateEstimators = field(default_factory=RateEstimators)
@@ -91,19 +94,19 @@ class StatusCache:
     def note(self, report: BatchReport) -> list[float]:
         """Take a batch into account. For each of its barriers the seconds from its injection until now."""
         wall_s, now_s = self.clock(), self.steady()
-        stored = report.files.rows_by_vnode(max(report.vnode_count, 1))
-        ends = report.plan.end_offsets
-        views = [
-            JobView.of(job, report.progress.get(job.name, {}), stored, ends) for job in report.outcome.jobs
-        ]
+        plan = report.plan
+        standing = Standing(
+            report.outcome.jobs,
+            report.progress,
+            report.files,
+            report.vnode_count,
+            plan.epoch,
+            plan.lanes,
+            plan.end_offsets,
+        )
         with self._lock:
-            self.vnode_count = report.vnode_count if self.by_partition else self.vnode_count
-            self._report = report
-            self._jobs = {view.name: view for view in views}
+            self._stand(standing, now_s)
             self._parked += len(report.plan.parked)
-            self._forecasts = self._rates.update(
-                round(now_s * 1_000), [(view.state, view.extent) for view in views]
-            )
             latencies = [
                 self._done.seen(aligned.epoch, aligned.barrier.injected_at_ms / 1_000, wall_s, now_s)
                 for aligned in report.plan.barriers
@@ -113,6 +116,28 @@ class StatusCache:
                 self._latencies.popleft()
             self._add_to_history(report, wall_s, now_s)
         return latencies
+
+    def restore(self, standing: Standing) -> None:
+        """Take the state into account that a start has found: its jobs are shown before its first batch."""
+        with self._lock:
+            if self._standing is None:
+                self._stand(standing, self.steady())
+                self._done.seen(
+                    standing.epoch, unix_ms_from_epoch(standing.epoch) / 1_000, self.clock(), self.steady()
+                )
+
+    def _stand(self, standing: Standing, now_s: float) -> None:
+        stored = standing.files.rows_by_vnode(max(standing.vnode_count, 1))
+        views = [
+            JobView.of(job, standing.progress.get(job.name, {}), stored, standing.ends)
+            for job in standing.jobs
+        ]
+        self.vnode_count = standing.vnode_count if self.by_partition else self.vnode_count
+        self._standing = standing
+        self._jobs = {view.name: view for view in views}
+        self._forecasts = self._rates.update(
+            round(now_s * 1_000), [(view.state, view.extent) for view in views]
+        )
 
     def _add_to_history(self, report: BatchReport, wall_s: float, now_s: float) -> None:
         sent = Counter(report.sent_snapshot) + Counter(report.sent_live)
@@ -134,14 +159,15 @@ class StatusCache:
         """The status as of now."""
         health = self.vitals.health()
         with self._lock:
-            report, files = self._report, self._report.files if self._report else None
-            epoch = report.plan.epoch if report else 0
+            standing, files = self._standing, self._standing.files if self._standing else None
+            epoch = standing.epoch if standing else 0
             barrier_age_s = self._done.at(self.steady()) if epoch else None
             return Status(
                 version=_VERSION,
                 condition=health.condition,
                 ready=health.ready,
                 reason=_shown(Reason, health.reason),
+                last_end=self._last_end(),
                 batch_age_s=self.vitals.idle_s(),
                 late_s=self.vitals.late_s,
                 upstream=self.upstream,
@@ -153,7 +179,7 @@ class StatusCache:
                 started=self.started,
                 barrier=epoch,
                 barrier_age_s=barrier_age_s,
-                lanes=report.plan.lanes if report else 0,
+                lanes=standing.lanes if standing else 0,
                 vnode_count=self.vnode_count,
                 replica_rows=files.base_rows if files else 0,
                 initial=_shown(CopyingStatus, self.vitals.copy),
@@ -169,9 +195,28 @@ class StatusCache:
                 can_steer=self.can_steer,
             )
 
+    def _last_end(self) -> EndStatus | None:
+        end = self.vitals.last_end
+        if end is None:
+            return None
+        fault, margins_s = end.fault, self.vitals.margins_s()
+        suspended = end.kind is EndKind.SUSPENDED and fault is not None
+        return EndStatus(
+            kind=end.kind,
+            owner=end.owner,
+            at=end.at_ms / 1_000,
+            since=end.since_ms / 1_000,
+            times=end.times,
+            fault=_shown(Reason, fault),
+            joined=list(end.joined),
+            commands=list(ways_on(fault, self.table)) if fault is not None and suspended else [],
+            skippable=skippable(fault) if fault is not None and suspended else None,
+            deletes_at=self.clock() + min(margins_s.values()) if margins_s else None,
+        )
+
     def _partitions(self) -> list[PartitionStatus]:
         held_s, marks, margins_s = self.vitals.held_s(), self.vitals.marks, self.vitals.margins_s()
-        ends = self._report.plan.end_offsets if self._report else ()
+        ends = self._standing.ends if self._standing else ()
         return [
             PartitionStatus(
                 partition=number,
@@ -233,21 +278,20 @@ class StatusCache:
     def partitions(self) -> int:
         """Of the upstream; 0 before the first batch."""
         with self._lock:
-            return len(self._report.plan.first_offsets) if self._report else 0
+            return len(self._standing.ends) if self._standing else 0
 
     def jobs(self) -> tuple[int, int, tuple[JobState, ...]]:
         """Epoch of the last batch, its lanes, and the jobs after it."""
         with self._lock:
-            plan = self._report.plan if self._report else None
-            jobs = tuple(view.state for view in self._jobs.values())
-            return (plan.epoch, plan.lanes, jobs) if plan else (0, 1, ())
+            now, jobs = self._standing, tuple(view.state for view in self._jobs.values())
+            return (now.epoch, now.lanes, jobs) if now else (0, 1, ())
 
     def vnodes(self, job: str) -> list[VnodeStatus] | None:
         """Every vnode of a job; None if there is no such job."""
         with self._lock:
-            if self._report is None or job not in self._jobs:
+            if self._standing is None or job not in self._jobs:
                 return None
-            view, lanes = self._jobs[job], self._report.plan.lanes
+            view, lanes = self._jobs[job], self._standing.lanes
         count = view.state.definition.part_count
         return [
             _vnode(vnode, vnode * lanes // count, view.progress.get(vnode), view.stored.get(vnode, 0))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from schemas.errors import BackfillError, Code, ConfigError, EnvironmentProblem
-from streaming.protocol.report import BatchReport
+from streaming.protocol.report import BatchReport, Standing
 from streaming.service.service import Service
 
 if TYPE_CHECKING:
@@ -162,6 +162,9 @@ class Spans:
             at_ns += took_ns
             part.end(at_ns)
         span.end(end_ns)
+
+    def stands(self, standing: Standing) -> None:
+        """A start is no span."""
 
     def trouble(self, problem: BackfillError) -> None:
         """A span without a length for what ended a batch before its time: its code, and nothing else of it."""

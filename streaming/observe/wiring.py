@@ -15,7 +15,7 @@ from streaming.observe.metrics import Metrics
 from streaming.observe.models import SourceStatus
 from streaming.observe.state_size import StateSize
 from streaming.observe.status_cache import StatusCache
-from streaming.protocol.report import BatchReport
+from streaming.protocol.report import BatchReport, Standing
 from streaming.service.service import Service
 from streaming.sink.kinds import Sinks, SinkSetup
 
@@ -26,6 +26,9 @@ log = structlog.get_logger()
 class _Observed:
     cache: StatusCache
     metrics: Metrics
+
+    def stands(self, standing: Standing) -> None:
+        self.cache.restore(standing)
 
     def batch(self, report: BatchReport) -> None:
         self.metrics.note(report, self.cache.note(report))
@@ -82,7 +85,9 @@ def observed(service: Service, token: str | None) -> Iterator[str | None]:
         schemas=schemas,
     )
     hosts = [http.host, *(("localhost", "127.0.0.1") if http.is_local else ()), *http.hosts]
-    app = build(cache, metrics, gateway, config.table, door, hosts, plans=gateway.plan)
+    app = build(
+        cache, metrics, gateway, config.table, door, hosts, plans=gateway.plan, ways_on=gateway.lead_on
+    )
     with served(app, http) as address:
         log.info("page", address=address)
         yield address

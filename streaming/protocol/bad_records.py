@@ -80,7 +80,7 @@ class BadRecords:
             where=self._where(fault.partition, fault.offset),
             found=fault.found,
             expected=fault.expected,
-            next_step=f"{remedy}; to leave this record out{unparked}, start with "
+            next_step=f"{remedy}; or leave this record out{unparked} with "
             f"--skip-record {fault.partition}@{fault.offset}",
         )
 

@@ -20,7 +20,7 @@ from streaming.protocol.lanes.attempts import LaneAttempts, LaneTasks
 from streaming.protocol.lanes.overrun import Overruns
 from streaming.protocol.planner import DuplicatesBefore, Planner
 from streaming.protocol.recovery.recover import Recovery
-from streaming.protocol.report import BatchReport, Sums
+from streaming.protocol.report import BatchReport, Standing, Sums
 from streaming.protocol.setup import BatchSetup
 from streaming.protocol.stream_state import StreamState
 from streaming.protocol.table_read import TableReading
@@ -101,6 +101,20 @@ class Batches:
     def progress(self) -> Mapping[str, Mapping[int, Progress]]:
         """By job and part; parts that were not started are missing."""
         return self.state.progress
+
+    @property
+    def standing(self) -> Standing:
+        """The state between two batches."""
+        setup = self._setup
+        return Standing(
+            self.jobs,
+            dict(self.progress),
+            self.replica.files(self.replica.pin()),
+            setup.table.vnode_count,
+            self.state.epoch,
+            setup.lane_count,
+            self.next_offsets(),
+        )
 
     @property
     def finished_epoch(self) -> int:

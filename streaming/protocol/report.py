@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 
 from schemas.errors import BackfillError, Code
 from state.replica import ReplicaFiles
-from state.values.plan import BatchPlan
+from state.values.plan import BatchPlan, JobState
 from state.values.progress import Progress
 from streaming.core.jobs import JobsOutcome
 from streaming.lane.task import LaneResult
@@ -124,8 +124,24 @@ def _added(parts: Sequence[Mapping[str, _Number]]) -> dict[str, _Number]:
     return total
 
 
+@dataclass(frozen=True)
+class Standing:
+    """The state as a start finds it, before a batch of its own. `ends` are the offsets that are handled."""
+
+    jobs: Sequence[JobState]
+    progress: Mapping[str, Mapping[int, Progress]]
+    files: ReplicaFiles
+    vnode_count: int
+    epoch: int
+    lanes: int
+    ends: Sequence[int]
+
+
 class Observer(Protocol):
     """Gets what a service does, from the thread of its stream. It must be quick, and raise nothing."""
+
+    def stands(self, standing: Standing) -> None:
+        """Take the state into account that a start has found."""
 
     def batch(self, report: BatchReport) -> None:
         """Take a batch that is done into account."""

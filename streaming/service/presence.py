@@ -14,7 +14,6 @@ again, and a replacement has another. A note is old after ten minutes, for a sup
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 import socket
@@ -29,12 +28,10 @@ from pyarrow import fs
 from schemas.errors import Fenced
 from state.journal import Journal
 from state.storage import Storage
+from streaming.runtime.sign_of_life import FOLDER, GONE_S, alive_file, short_hash
 from streaming.runtime.timing import repeated
 
-FOLDER = "presence"
 BEAT_S = 5.0
-GONE_S = 20.0
-"""Without a sign of life for this long an owner counts as gone; a start of the JVM does not stop the signs."""
 _NOTE_IS_OLD_S = 600.0
 _LOOK_S = 0.5
 
@@ -60,18 +57,18 @@ class Presence:
     def shown(self, owner: str) -> Iterator[None]:
         """Signs of life while the block runs; none is left behind it."""
         numbers = itertools.count(1)
-        self._write(_alive(owner), "0")
+        self._write(alive_file(owner), "0")
 
         def beat() -> bool:
             with suppress(OSError):  # of a storage that is away for a moment
-                self._write(_alive(owner), str(next(numbers)))
+                self._write(alive_file(owner), str(next(numbers)))
             return True
 
         try:
             with repeated(beat, self._beat_s, name="presence"):
                 yield
         finally:
-            self._remove(_alive(owner))
+            self._remove(alive_file(owner))
 
     def note_fenced(self, name: str, successor: str) -> None:
         """Leave a note that the instance `name` was taken over from."""
@@ -84,14 +81,14 @@ class Presence:
         """
         if self._successor(name) != owner:
             return True
-        last, since = self._read(_alive(owner)), time.monotonic()
+        last, since = self._read(alive_file(owner)), time.monotonic()
         if last is not None:
             log.info("standby", owner=owner, reason="it took the state over from this instance, and lives")
         while last is not None and time.monotonic() - since < self._gone_s:
             if is_stopped():
                 return False
             time.sleep(_LOOK_S)
-            seen = self._read(_alive(owner))
+            seen = self._read(alive_file(owner))
             if seen != last:
                 last, since = seen, time.monotonic()
                 self.note_fenced(name, owner)  # for another start of this instance
@@ -140,13 +137,5 @@ def noting_fenced(presence: Presence, journal: Journal) -> Iterator[None]:
         raise
 
 
-def _alive(owner: str) -> str:
-    return f"{_short(owner)}.alive"
-
-
 def _fenced(name: str) -> str:
-    return f"{_short(name)}.fenced"
-
-
-def _short(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return f"{short_hash(name)}.fenced"

@@ -54,6 +54,7 @@ from streaming.registry.client import Registry
 from streaming.runtime import failpoints
 from streaming.runtime.leftovers import sweep_rows
 from streaming.runtime.session import JVM_GONE, is_alive
+from streaming.runtime.sign_of_life import last_seen_ms
 from streaming.service.initial.copying import Copying, OnCopied, SparkWorkers
 from streaming.service.job_checks import are_complete, check_jobs, counted, refuse_nothing_to_do
 from streaming.service.presence import Presence, instance_name, noting_fenced
@@ -177,6 +178,10 @@ class Service:
                 raise
             raise stream_ended("Spark's JVM is gone") from error
 
+    def _show_standing(self, batches: Batches) -> None:
+        for observer in self.observers:
+            observer.stands(batches.standing)
+
     def _report_trouble(self, problem: BackfillError) -> None:
         for observer in self.observers:
             observer.trouble(problem)
@@ -204,9 +209,12 @@ class Service:
             journal = Journal(storage, self.config.table)
         self._journal = journal
         # Steps 2 and 3: take over and fence.
+        former = None if journal.current is None else journal.current.owner
         with presence.shown(self.owner), noting_fenced(presence, journal):
             owned = startup.take_over(storage, journal, upstream)
             self._faults.owns(journal, owned.batches)
+            if former is not None:
+                self._faults.note_silence(former, last_seen_ms(storage, former))
             self.vitals.start = str(owned.start) if isinstance(owned.start, TopicStart) else None
             restart_policy.begins()
             guard = UpstreamGuard(self.kafka, upstream, storage.root, owned.source.gaps)
@@ -215,6 +223,7 @@ class Service:
             except BackfillError as fault:
                 if restart_policy.may_pass(fault) or not self._faults.suspends(fault):
                     raise
+                self._show_standing(owned.batches)
                 self._report_trouble(fault)
                 return self._faults.await_decision(fault, guard)
         return False
@@ -286,6 +295,7 @@ class Service:
             recovered = batches.recover()
             if recovered is not None:
                 on_batch(recovered)
+            self._show_standing(batches)
             check_jobs(batches, self.config)
             if self.exit_when_complete:
                 refuse_nothing_to_do([job.definition for job in batches.jobs], self.config.jobs)

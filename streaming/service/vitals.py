@@ -20,7 +20,7 @@ from schemas.error_table import TABLE
 from schemas.errors import BackfillError, Code, EnvironmentProblem
 from schemas.formats.names.lost import FieldsSeen
 from state.initial.copy_progress import CopyProgress
-from state.values.last_end import EndKind, LastEnd
+from state.values.last_end import LastEnd
 from streaming.compaction.turns import Maintenance
 from streaming.core.health import (
     Health,
@@ -42,7 +42,14 @@ if TYPE_CHECKING:
     from streaming.protocol.micro_batches import MicroBatches
     from streaming.service.initial.reading import DatabaseReading, TableStatus
 
-_ORDINARY = frozenset({HealthCondition.STARTING, HealthCondition.SERVING, HealthCondition.STOPPING})
+_ORDINARY = frozenset(
+    {
+        HealthCondition.STARTING,
+        HealthCondition.SERVING,
+        HealthCondition.STOPPING,
+        HealthCondition.SUSPENDED,  # it has a line of its own
+    }
+)
 
 log = structlog.get_logger(__name__)
 
@@ -195,7 +202,7 @@ class Vitals:
 
     @property
     def is_suspended(self) -> bool:
-        return self.last_end is not None and self.last_end.kind is EndKind.SUSPENDED
+        return self._facts.suspended is not None
 
     def suspended(self, end: LastEnd | None) -> None:
         """Report that the table is suspended; None: it goes on."""

@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from functools import partial
+from functools import partial, wraps
+from typing import ParamSpec, cast
 
 from pydantic import BaseModel
 
@@ -37,11 +38,32 @@ from streaming.verify.sources.topics import TopicPair, read_letters
 SETTLE_S = 60.0
 """Seconds for a batch to become visible in all partitions of an output, as its lanes commit one by one."""
 _BEGINNINGS = 5
+_Asked = ParamSpec("_Asked")
 
 Progress = Callable[[int, int], None]
 """Called with offsets read so far and offsets in all."""
 
 
+def _despite_deletions(judge: Callable[_Asked, Report]) -> Callable[_Asked, Report]:
+    """The judgement, begun anew where a live service deleted the oldest barriers while they were read."""
+
+    @wraps(judge)
+    def judged(*args: _Asked.args, **kwargs: _Asked.kwargs) -> Report:
+        for _ in range(_BEGINNINGS - 1):
+            try:
+                return judge(*args, **kwargs)
+            except (InputError, TopicError) as error:
+                topic = (error.where or "").rpartition("-")[0]
+                if error.code is not Code.DATA_LOST or topic not in cast(
+                    "Sequence[str]", kwargs.get("barriers", ())
+                ):
+                    raise
+        return judge(*args, **kwargs)
+
+    return judged
+
+
+@_despite_deletions
 def verify_topics(
     settings: KafkaSettings,
     upstream: str,
@@ -86,39 +108,21 @@ def verify_topics(
     elsewhere = _parked_elsewhere(settings, upstream, output, siblings)
     begins = () if initial is None else initial.offsets
     pair = partial(TopicPair, settings, upstream, output, settle_s=settle_s, left_out=left_out)
-
-    def judged() -> Report:
-        findings, went_back, count = Findings(keep), list[str](), _Counter(progress)
-        letters = _dead_letters(settings, output, table, findings, elsewhere, left_out)
-        with (
-            pair(on_read=count, barriers=barriers, begins=begins) as topics,
-            _collector_paused(),
-            _decoding(forms, topics.offsets) as decoding,
-        ):
-            count.total = topics.offsets
-            up, out = _sources((upstream, output), topics, forms, table, view, went_back, decoding)
-            if topics.since is not None and not reads_upstream:
-                out = out[0], [FoldedOutput(source, view) for source in out[1]]
-            checked = partial(Checker, table, view, up, out, findings, letters, forms[0].rows_before)
-            checker = checked(
-                initial=initial, has_epochs=barriers[1] is not None, reads_upstream=reads_upstream
-            )
-            report = checker.run(require_complete=require_complete)
-        return replace(report, seconds=time.monotonic() - started, went_back=tuple(went_back))
-
-    return _despite_deletions(judged, barriers)
-
-
-def _despite_deletions(judged: Callable[[], Report], barriers: Sequence[str | None]) -> Report:
-    """The judgement, begun anew where a live service deleted the oldest barriers while they were read."""
-    for _ in range(_BEGINNINGS - 1):
-        try:
-            return judged()
-        except (InputError, TopicError) as error:
-            topic = (error.where or "").rpartition("-")[0]
-            if error.code is not Code.DATA_LOST or topic not in barriers:
-                raise
-    return judged()
+    findings, went_back, count = Findings(keep), list[str](), _Counter(progress)
+    letters = _dead_letters(settings, output, table, findings, elsewhere, left_out)
+    with (
+        pair(on_read=count, barriers=barriers, begins=begins) as topics,
+        _collector_paused(),
+        _decoding(forms, topics.offsets) as decoding,
+    ):
+        count.total = topics.offsets
+        up, out = _sources((upstream, output), topics, forms, table, view, went_back, decoding)
+        if topics.since is not None and not reads_upstream:
+            out = out[0], [FoldedOutput(source, view) for source in out[1]]
+        checked = partial(Checker, table, view, up, out, findings, letters, forms[0].rows_before)
+        checker = checked(initial=initial, has_epochs=barriers[1] is not None, reads_upstream=reads_upstream)
+        report = checker.run(require_complete=require_complete)
+    return replace(report, seconds=time.monotonic() - started, went_back=tuple(went_back))
 
 
 def _parked_elsewhere(

@@ -107,7 +107,16 @@ class FedPage:
     def served(self) -> Iterator[str]:
         """The address, while the block runs."""
         door = ApiAuth(TOKEN, is_local=True)
-        app = build(self.cache, Metrics(), self.steer, TABLE, door, ["127.0.0.1"], plans=no_plan)
+        app = build(
+            self.cache,
+            Metrics(),
+            self.steer,
+            TABLE,
+            door,
+            ["127.0.0.1"],
+            plans=no_plan,
+            ways_on=lambda way: "",
+        )
         with served(app, HttpConfig.model_validate({"listen": "127.0.0.1:0"})) as address:
             yield address
 

@@ -217,7 +217,6 @@ class Run:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the service has not ended yet."""
         return not self._ended
 
     def is_complete(self, job: str) -> bool:
@@ -262,8 +261,7 @@ class Stage:
             "lanes": self.lanes,
             "table": self.upstream.table.to_dict(),
             "jobs": list(self.jobs),
-            # Most tests of faults await the error itself.
-            "on_table_fault": "stop",
+            "on_table_fault": "stop",  # most tests of faults await the error itself
             **self.upstream.sections,
             **over,
         }

@@ -15,12 +15,19 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from schemas.records import Add, Drop, Mutation, Pause, Resume, Throttle
+from schemas.records import Add, Drop, Mutation, Pause, Resume, Stop, Throttle
 from schemas.settings.config import load
+from schemas.table import nearest
+from state.values.last_end import EndKind
 from streaming.cli.configuration import ConfigArgument, ConfigOption, required_config, usage
-from streaming.cli.jobs.options import JobOptions, RequestOptions
+from streaming.cli.jobs.options import JobOptions, RequestOptions, SuspendedOptions
 from streaming.cli.jobs.served import Served
 from streaming.control.state_view import JobView
+from streaming.source.barriers.injecting.suspended_requests import (
+    DropAndTryAgain,
+    EndProcess,
+    SuspendedAction,
+)
 
 if TYPE_CHECKING:
     from streaming.control.service_api import Action
@@ -149,10 +156,17 @@ def resume(
     every: _AllOption = False,
     initial: _InitialOption = False,
     *,
+    suspended: SuspendedOptions,
     request: RequestOptions,
 ) -> None:
-    """Go on with the backfill of a job, or of all, from the next barrier on."""
-    if initial:
+    """Go on with the backfill of a job, or of all, from the next barrier on; or with a suspended table."""
+    if suspended.table is not None:
+        if job is not None or every or initial:
+            raise usage("--table and something else to resume", "one of them")
+        _lead_on(config, suspended.action(), request, table=suspended.table)
+    elif suspended.skip_record or suspended.accept_log_reset:
+        raise usage("a decision on a suspended table, and no --table", "the table's name after --table")
+    elif initial:
         _pace(config, "resume", job, request, every=every)
     else:
         _steer(config, Resume(_one(job, every)), request)
@@ -189,9 +203,54 @@ def drop(
 ) -> None:
     """End a job: all partitions of its output end with the same barrier. The topic stays as it is.
 
-    The name is free again, for another output topic.
+    The name is free again, for another output topic. A job that suspends its table is dropped as well.
     """
-    _steer(config, Drop(job), request)
+    if Served.of(config).state_reader.last_end_is_suspended():
+        _lead_on(config, DropAndTryAgain(job), request)
+    else:
+        _steer(config, Drop(job), request)
+
+
+def stop(config: ConfigOption = None, *, request: RequestOptions) -> None:
+    """End the service behind its open batch. All its outputs end with the same barrier, and go on from there.
+
+    A supervisor may start it again at once.
+    """
+    if Served.of(config).state_reader.last_end_is_suspended():
+        _lead_on(config, EndProcess(), request)
+    else:
+        _steer(config, Stop(), request)
+
+
+def _lead_on(
+    config: Path | None, action: SuspendedAction, request: RequestOptions, *, table: str | None = None
+) -> None:
+    """Tell a suspended table how to go on, and print what came of it."""
+    from streaming.control.client import send_suspended
+    from streaming.control.suspended import await_outcome, not_suspended, suspended_again
+
+    served = Served.of(config)
+    name, read = served.config.table.name, served.state_reader.last_end
+    if table not in (None, name):
+        raise usage(
+            f"table {table!r}{nearest(str(table), [name])}", f"the table of the configuration, {name}"
+        )
+    before = read()
+    if before is None or before.kind is not EndKind.SUSPENDED:
+        raise not_suspended(name)
+    if isinstance(action, DropAndTryAgain):
+        served.check(Drop(action.job))
+    send_suspended(served.kafka, served.config.topics.control, action)
+    if request.no_wait:
+        _print("sent; a suspended service takes it within a second", _SENT, request)
+        return
+    if isinstance(action, EndProcess):
+        _print(f"{name}: its service ends, and the table stays suspended", {"table": name}, request)
+        return
+    end = await_outcome(read, before, request.timeout)
+    if end is not None and end.fault is not None:
+        raise suspended_again(name, end)
+    _print(f"{name}: goes on", {"table": name, "goes_on": True}, request)
 
 
 def _limit(text: str) -> int | None:

@@ -15,6 +15,8 @@ from schemas.kinds.scans import SCAN_KINDS
 from schemas.settings.documents import read_mapping
 from schemas.table import TableSchema
 from streaming.cli.configuration import JsonOption, usage
+from streaming.cli.skipped import places
+from streaming.source.barriers.injecting.suspended_requests import TryAgain
 
 _KINDS, _SCANS = ", ".join(OUTPUT_FORMATS), ", ".join(SCAN_KINDS)
 
@@ -30,6 +32,32 @@ class RequestOptions:
         30.0
     )
     as_json: JsonOption = False
+
+
+@dataclass(frozen=True, slots=True)
+class SuspendedOptions:
+    """Options of a decision on a suspended table."""
+
+    table: Annotated[str | None, typer.Option("--table", help="The suspended table, in place of a job.")] = (
+        None
+    )
+    skip_record: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="With --table: leave an upstream record out if it is invalid, PARTITION@OFFSET. May be repeated."
+        ),
+    ] = None
+    accept_log_reset: Annotated[
+        bool,
+        typer.Option(
+            "--accept-log-reset",
+            help="With --table: let a database's log begin anew at lower positions once more.",
+        ),
+    ] = False
+
+    def action(self) -> TryAgain:
+        """The decision. Raises: ConfigError(USAGE)."""
+        return TryAgain(places(self.skip_record), self.accept_log_reset)
 
 
 @dataclass(frozen=True, slots=True)

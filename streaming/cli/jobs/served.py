@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 from schemas.errors import Code, ConfigError
 from schemas.job import JobDefinition
-from schemas.records import Add, Mutation
+from schemas.records import Add, Drop, Mutation
 from schemas.settings.config import ServiceConfig, load
 from state.storage import Storage
 from streaming.cli.configuration import required_config
 from streaming.control.state_view import StateReader
+from streaming.control.suspended import suspended
 
 if TYPE_CHECKING:
     from streaming.control.client import ControlClient
@@ -89,6 +90,8 @@ class Served:
         from streaming.control.client import refuse
 
         view = self.state_reader.read()
+        if view.is_suspended and not isinstance(mutation, Drop):
+            raise suspended(self.config.table.name, view.end)
         states = [job.state for job in view.jobs]
         partitions = len(view.plan.first_offsets) if view.plan else None
         refuse(

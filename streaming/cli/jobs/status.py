@@ -18,12 +18,14 @@ from state.initial.copy_progress import CopyProgress
 from state.values.progress import Completed
 from streaming.cli.configuration import ConfigOption, JobOrConfigArgument, job_or_config
 from streaming.cli.jobs.commands import as_dict
+from streaming.cli.jobs.condition import ShownCondition, barrier_age_s, shown_condition
 from streaming.cli.jobs.served import Served
 from streaming.cli.jobs.watching import LOOK_EVERY_S, described, forecasts_after, seconds_text, watch
 from streaming.control.service_api import Answer, read_condition
 from streaming.control.state_view import JobView, StateReader, StateView
 from streaming.core.forecast import Forecast, RateEstimators
 from streaming.core.health import late_after_s
+from streaming.runtime.sign_of_life import GONE_S, last_seen_ms
 
 _TWO_LOOKS_S = 3.0
 _BLOCKS = "·▁▂▃▄▅▆▇█"
@@ -39,7 +41,10 @@ def command(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="JSON, in one object.")] = False,
 ) -> None:
-    """Show where the service is, and how far each job: share, rows, rate, time left, vnodes."""
+    """Show where the service is, and how far each job: share, rows, rate, time left, vnodes.
+
+    Exit status: 0 serving; 10 building, catching up or without barriers; 11 suspended; 12 stopped; 13 not reachable.
+    """
     job, file = job_or_config(word)
     served = Served.of(config, file)
 
@@ -56,13 +61,22 @@ def command(
         return
     view, forecasts = _two_looks(served.state_reader)
     jobs, answer = chosen(view), read_condition(served.config.http)
+    condition = shown_condition(
+        answer,
+        view,
+        table=served.config.table.name,
+        late_s=late_after_s(served.config.barrier_interval_ms),
+        seen_ms=last_seen_ms(served.storage, view.owner),
+        gone_s=GONE_S,
+    )
     if as_json:
-        typer.echo(json.dumps(_as_dict(view, jobs, forecasts, answer)))
+        typer.echo(json.dumps(_as_dict(view, jobs, forecasts, answer, condition)))
     else:
-        condition = _condition(answer, view, late_after_s(served.config.barrier_interval_ms))
         keeps = served.config.table.has_key
         reading = None if view.read is None else reading_text(view, answer)
         _show(Console(), condition, view, jobs, forecasts, has_replica=keeps, reading=reading, answer=answer)
+    if condition.exit_status:
+        raise typer.Exit(condition.exit_status)
 
 
 def _two_looks(state_reader: StateReader) -> tuple[StateView, dict[str, Forecast]]:
@@ -80,27 +94,9 @@ def _two_looks(state_reader: StateReader) -> tuple[StateView, dict[str, Forecast
     return view, forecasts
 
 
-def _condition(answer: Answer | None, view: StateView, late_s: float) -> tuple[str, str | None]:
-    """The condition and its reason, from the service if it answered, else from its state."""
-    if answer is None:
-        return _condition_of_state(_age_s(view), late_s), None
-    if answer.ready:
-        return answer.condition, answer.reason
-    since = "" if answer.batch_age_s is None else f", no batch for {seconds_text(answer.batch_age_s)}"
-    return f"{answer.condition}: not ready{since}", answer.reason
-
-
-def _condition_of_state(age_s: float | None, late_s: float) -> str:
-    if age_s is None:
-        return "no batch so far"
-    if age_s <= late_s:
-        return "barriers come out"
-    return f"no barrier for {seconds_text(age_s)}: see whether it runs, and its log"
-
-
 def _show(
     console: Console,
-    condition: tuple[str, str | None],
+    condition: ShownCondition,
     view: StateView,
     jobs: Sequence[JobView],
     forecasts: dict[str, Forecast],
@@ -110,10 +106,11 @@ def _show(
     answer: Answer | None = None,
 ) -> None:
     facts = Table.grid(padding=(0, 3))
-    words, reason = condition
-    facts.add_row("condition", words)
-    if reason is not None:
-        facts.add_row("", reason)
+    facts.add_row("condition", condition.words)
+    if condition.reason is not None:
+        facts.add_row("", condition.reason)
+    for command in condition.commands:
+        facts.add_row("go on by", command)
     for trouble in () if answer is None else answer.troubles:
         facts.add_row("trouble", trouble)
     if answer is not None and answer.undeclared:
@@ -132,7 +129,7 @@ def _show(
     for job in jobs:
         if job.state.paused_by is not None:
             facts.add_row("paused", f"{job.name}: {job.state.paused_by}")
-    age_s = _age_s(view)
+    age_s = barrier_age_s(view)
     facts.add_row("barrier", "none yet" if age_s is None else f"{view.epoch}, {seconds_text(age_s)} ago")
     console.print(facts, highlight=False)
     for job in jobs:
@@ -169,14 +166,6 @@ def reading_text(view: StateView, answer: Answer | None = None) -> str:
     return ", ".join(parts)
 
 
-def _age_s(view: StateView) -> float | None:
-    """Of the last barrier that is done; None before the first."""
-    if view.plan is None or not view.epoch:
-        return None
-    done = view.plan.end if view.plan.epoch == view.epoch else view.plan.start
-    return None if done is None else max(0.0, time.time() - done.barrier.injected_at_ms / 1_000)
-
-
 def vnode_line(job: JobView, width: int = 80) -> str:
     """The job's parts from left to right, within so many columns: a dot is not started, a full block completed."""
     definition = job.state.definition
@@ -193,9 +182,15 @@ def vnode_line(job: JobView, width: int = 80) -> str:
 
 
 def _as_dict(
-    view: StateView, jobs: Sequence[JobView], forecasts: dict[str, Forecast], answer: Answer | None
+    view: StateView,
+    jobs: Sequence[JobView],
+    forecasts: dict[str, Forecast],
+    answer: Answer | None,
+    condition: ShownCondition,
 ) -> dict[str, object]:
     return {
+        "exit_status": int(condition.exit_status),
+        "last_end": None if view.end is None else asdict(view.end),
         "condition": answer.condition if answer else None,
         "ready": answer.ready if answer else None,
         "reason": answer.reason if answer else None,

@@ -53,7 +53,7 @@ function showFacts(now, history) {
     ["latency p50", seconds(now.latency.p50_s), "barrier injected to readable, last minute"],
     ["latency p99", seconds(now.latency.p99_s), "barrier injected to readable, last minute"],
     ["lanes", now.lanes, now.vnode_count ? `of ${now.vnode_count} vnodes` : "of upstream partitions"],
-    ["parked", number(now.parked), "records at fault since the start", now.parked > 0],
+    ["parked", number(now.parked), "invalid records since the start", now.parked > 0],
   ]);
   const times = history.map((point) => point.at);
   draw(byId("latency"), times, history.map((point) => point.latency_s), "seconds from injection to the outputs", seconds);
@@ -104,10 +104,12 @@ function showState(now) {
 
 // What goes on in spite of it, but not for ever. `key`: what makes it news.
 function troublesOf(now) {
+  const ended = now.last_end !== null && now.condition !== "suspended" ? [{ key: `end ${now.last_end.kind}`, text: endBefore(now.last_end) }] : [];
   const troubles = now.maintenance.filter(hasFailed).map((each) => {
     const again = each.running_s === null ? `again in ${seconds(each.again_in_s)}` : "under way again";
     return { key: each.work, text: `The ${each.work} fails: ${each.error}, ${each.failures} in a row, ${again}. Next: ${each.next_step}.` };
   });
+  troubles.unshift(...ended);
   for (const each of now.partitions) {
     if (each.held_s === null || each.held_s <= HELD_S) continue;
     const since = new Date(Date.now() - 1000 * each.held_s).toLocaleTimeString();

@@ -25,6 +25,12 @@ const bytes = (count) => {
   return `${unit ? value.toFixed(1) : value} ${units[unit]}`;
 };
 
+const moment = (at) => {
+  const when = new Date(1000 * at);
+  const today = when.toDateString() === new Date().toDateString();
+  return today ? when.toLocaleTimeString("en-GB") : when.toLocaleString("en-GB");
+};
+
 // Only what has changed is touched: a reader's place, a selection and a tooltip stay.
 function setText(element, text) {
   if (element.textContent !== String(text)) element.textContent = text;
@@ -101,8 +107,27 @@ const MEANS = {
   stopping: ["it was asked to stop, and ends the batch under way", "nothing to do"],
 };
 
+// Why a table is suspended, since when, and how to go on.
+function suspendedVerdict(now, { fault, since, times, joined, deletes_at }) {
+  const place = fault.where ? ` at ${fault.where}` : "";
+  const again = times > 1 ? `, ${times} times in a row` : "";
+  const further = joined.length ? ` Since then also ${joined.join(", ")}.` : "";
+  const kept = deletes_at === null ? "" : ` What is unread is kept until ${moment(deletes_at)}.`;
+  const why = `Suspended since ${moment(since)}${again}: ${fault.code}${place}: found ${fault.found}; expected ${fault.expected}.`;
+  return [`${why}${further}${kept}`, fault.next_step];
+}
+
+// How the service ended before it was started, until its first batch.
+function endBefore({ kind, at, times, since, fault }) {
+  const names = { failed: "ended by an error", stopped: "was stopped", silent: "ended without a word (killed?)", suspended: "was suspended" };
+  const again = times > 1 ? `, ${times} times in a row since ${moment(since)}` : "";
+  const why = fault === null ? "" : `: ${fault.code}${fault.where ? ` at ${fault.where}` : ""}: found ${fault.found}; next: ${fault.next_step}`;
+  return `It ${names[kind]} at ${moment(at)}${again}${why}.`;
+}
+
 // The condition as one sentence, and the next step.
 function verdict(now) {
+  if (now.condition === "suspended" && now.last_end?.fault) return suspendedVerdict(now, now.last_end);
   const ready = now.ready ? "Ready" : "Not ready";
   const { reason } = now;
   if (reason) {
@@ -140,10 +165,39 @@ function showStatus(now, history) {
   byId("readonly").hidden = now.can_steer;
   const title = `${now.table}: ${now.condition}`;
   if (document.title !== title) document.title = title;
+  showWaysOn(now);
   showFacts(now, history);
   showState(now);
   showUpstream(now);
 }
+
+// The commands that lead on from a suspended table, and buttons that do the same.
+function showWaysOn(now) {
+  const { commands, skippable } = now.last_end ?? { commands: [], skippable: null };
+  const place = byId("ways-on");
+  place.hidden = now.condition !== "suspended";
+  keep(byId("commands"), commands, () => document.createElement("code")).forEach((code, index) => setText(code, commands[index]));
+  const leaveOut = byId("leave-out");
+  leaveOut.hidden = skippable === null || !now.can_steer;
+  if (skippable !== null) setText(leaveOut, `Leave record ${skippable} out`);
+  byId("try-again").hidden = !now.can_steer;
+}
+
+async function leadOn(button, way) {
+  button.disabled = true;
+  setText(byId("ways-on-answer"), "sent…");
+  try {
+    await change("suspended", "POST", way);
+    setText(byId("ways-on-answer"), "sent: it goes on, or says here why not");
+  } catch (problem) {
+    setText(byId("ways-on-answer"), problem.message);
+  } finally {
+    button.disabled = false;
+  }
+}
+
+byId("try-again").addEventListener("click", (event) => leadOn(event.currentTarget, {}));
+byId("leave-out").addEventListener("click", (event) => leadOn(event.currentTarget, { skip_records: [status.last_end.skippable] }));
 
 async function showAway(problem) {
   if (problem.status === 401) {

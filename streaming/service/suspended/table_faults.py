@@ -12,6 +12,7 @@ from schemas.errors import BackfillError, EnvironmentProblem
 from state.journal import Journal
 from state.values.last_end import EndKind, FaultReport, LastEnd
 from streaming.protocol.batches import Batches
+from streaming.runtime.sign_of_life import GONE_S
 from streaming.service.suspended.decisions import Decisions
 from streaming.service.suspended.suspension import Suspension, is_table_fault, unix_ms
 from streaming.service.vitals import Vitals
@@ -42,6 +43,25 @@ class TableFaults:
     def owns(self, journal: Journal, batches: Batches) -> None:
         """Set the state that the process has taken over; again after trouble that passed."""
         self._state = journal, batches
+        end = journal.last_end
+        self.vitals.last_end = end if end is not None and end.counts(batches.finished_epoch) else None
+
+    def note_silence(self, former: str, seen_ms: int | None) -> None:
+        """Write that the owner before ended without a word, unless it gave one or lives.
+
+        `seen_ms` is the time of its last sign of life, None where it left none.
+        """
+        assert self._state is not None
+        journal, batches = self._state
+        epoch, before, now_ms = batches.finished_epoch, journal.last_end, unix_ms()
+        said = before is not None and before.owner == former and before.counts(epoch)
+        lives = seen_ms is not None and now_ms - seen_ms < GONE_S * 1_000
+        if said or lives or former == self.owner or seen_ms is None:
+            return
+        end = LastEnd(EndKind.SILENT, former, seen_ms, seen_ms, epoch)
+        log.warning("ended_without_a_word", owner=former, seen_ms=seen_ms)
+        self._write(journal, end)
+        self.vitals.last_end = end
 
     def suspends(self, error: BackfillError) -> bool:
         """True for an error that suspends the table."""
@@ -93,8 +113,10 @@ class TableFaults:
             return
         journal, batches = self._state
         fault, now_ms = None if error is None else FaultReport.from_error(error), unix_ms()
-        end = LastEnd(kind, self.owner, now_ms, now_ms, batches.finished_epoch, fault)
+        self._write(journal, LastEnd(kind, self.owner, now_ms, now_ms, batches.finished_epoch, fault))
+
+    def _write(self, journal: Journal, end: LastEnd) -> None:
         try:
             journal.write_end(end.after(journal.last_end))
         except (BackfillError, OSError) as problem:
-            log.warning("end_not_written", kind=str(kind), reason=type(problem).__name__)
+            log.warning("end_not_written", kind=str(end.kind), reason=type(problem).__name__)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.cimpl import NewPartitions
+from structlog.testing import capture_logs
 
 from schemas.avro.codec import decode_barrier
 from schemas.errors import Code, Fenced, OutcomeUnknown, TopicError
@@ -22,6 +23,7 @@ from streaming.kafka.topics import admin, watermarks
 from streaming.kafka.transactions import TransactionalProducer
 from streaming.source.barriers.injecting.control_requests import ControlRequest, encode_request
 from streaming.source.barriers.injecting.injector import BarrierInjector
+from streaming.source.barriers.injecting.suspended_requests import EndProcess, encode_suspended
 from streaming.source.barriers.injecting.target import DataTopicTarget
 from tests.kit.real import await_condition
 
@@ -229,6 +231,17 @@ def test_what_is_no_request_is_skipped_and_never_blocks(kafka: KafkaSettings, to
         assert driven.inject_one().mutation is None
     with injector(kafka, name) as driven:
         assert driven.inject_one().mutation is None
+
+
+def test_requests_to_a_suspended_table_are_passed_over(kafka: KafkaSettings, topic: Topic) -> None:
+    name = topic()
+    with injector(kafka, name) as driven, capture_logs() as logs:
+        driven.inject_one()
+        stop = json.dumps({"id": "1", "mutation": "Stop"}).encode()
+        write(kafka, UpstreamTopics.of(name).control, encode_suspended("0", EndProcess()), stop)
+        assert driven.inject_one().mutation == Stop()
+        assert driven.inject_one().mutation is None
+    assert not [line for line in logs if line["event"] == "request_skipped"]
 
 
 def test_a_mutation_given_by_hand_leaves_the_requests_for_later(kafka: KafkaSettings, topic: Topic) -> None:

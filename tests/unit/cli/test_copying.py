@@ -18,6 +18,7 @@ from state.progress_table import ProgressTable
 from state.replica import Replica
 from state.storage import Storage
 from streaming.cli.app import main
+from streaming.cli.jobs.condition import StatusExit
 from tests.kit.tables import table
 
 TABLE = table()
@@ -46,9 +47,9 @@ def config(tmp_path: Path) -> Path:
 
 
 def test_status_says_how_far_the_copy_is(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["status", "--config", str(config)]) == 0
+    assert main(["status", "--config", str(config)]) == StatusExit.NOT_REACHABLE
     assert "100 of 200 rows" in capsys.readouterr().out
-    assert main(["status", "--json", "--config", str(config)]) == 0
+    assert main(["status", "--json", "--config", str(config)]) == StatusExit.NOT_REACHABLE
     assert json.loads(capsys.readouterr().out)["copy"] == {"copied": 100, "sorted": 0, "of": 200}
 
 

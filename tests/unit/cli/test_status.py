@@ -6,6 +6,7 @@ import io
 import json
 import re
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,11 +15,14 @@ from http.server import BaseHTTPRequestHandler
 import pytest
 from rich.console import Console
 
+from schemas.errors import Code
 from schemas.job import JobDefinition
 from schemas.settings.http import HttpConfig
+from state.values.last_end import EndKind, FaultReport, LastEnd
 from state.values.plan import JobState
 from state.values.progress import Completed, InProgress, Progress
 from streaming.cli.jobs import status
+from streaming.cli.jobs.condition import ShownCondition, StatusExit, shown_condition
 from streaming.cli.jobs.watching import forecasts_after
 from streaming.control.service_api import Answer, read_condition
 from streaming.control.state_view import JobView, StateView
@@ -32,6 +36,14 @@ REASON = (
     "there on that no committed reader sees; next: end its producer, or abort it: kafka-transactions.sh find-hanging "
     "names it"
 )
+
+
+def condition_of(
+    view: StateView, answer: Answer | None = None, *, late_s: float = 30.0, age_s: float | None = 1.0
+) -> ShownCondition:
+    """`age_s` is that of the process's last sign of life, None for one that left none."""
+    seen_ms = None if age_s is None else round((time.time() - age_s) * 1_000)
+    return shown_condition(answer, view, table="orders", late_s=late_s, seen_ms=seen_ms, gone_s=20.0)
 
 
 def shown(
@@ -52,7 +64,7 @@ def shown(
     owner = "process 4194304 on a-machine-with-a-long-name, started 2026-11-21T21:28:22Z"
     view = StateView(owner, 64, plan.epoch, (seen,), 11_111_111_100, plan)
     out = io.StringIO()
-    condition = status._condition(answer, view, late_s)
+    condition = condition_of(view, answer, late_s=late_s)
     forecasts = forecasts_after(RateEstimators(), view)
     status._show(
         Console(file=out, width=80),
@@ -99,6 +111,69 @@ def test_it_says_what_the_service_says_of_itself() -> None:
 def test_without_an_address_the_state_tells_whether_barriers_come_out() -> None:
     assert shown(None, 64)[0].split(maxsplit=1) == ["condition", "barriers come out"]
     assert "no barrier for" in shown(None, 64, at_ms=1_700_000_000_000)[0]
+
+
+FAULT = FaultReport(
+    Code.UNKNOWN_OP, "up-2@207978", "9 bytes", "a Change", "leave it out with --skip-record 2@207978"
+)
+
+
+def ended(kind: EndKind, fault: FaultReport | None = None, times: int = 1) -> LastEnd:
+    now_ms = round(time.time() * 1_000)
+    return LastEnd(kind, "somebody", now_ms, now_ms - 5_000, 7, fault, times)
+
+
+@pytest.mark.parametrize(
+    ("answer", "end", "age_s", "exit_status", "words"),
+    [
+        (Answer("serving", ready=True), None, 1.0, StatusExit.SERVING, "serving"),
+        (Answer("catching up", ready=True), None, 1.0, StatusExit.BEHIND, "catching up"),
+        (
+            Answer("starting", ready=False),
+            ended(EndKind.FAILED),
+            1.0,
+            StatusExit.BEHIND,
+            "starting: not ready",
+        ),
+        (Answer("stopping", ready=False), None, 1.0, StatusExit.STOPPED, "stopping: not ready"),
+        (
+            Answer("suspended", ready=False),
+            ended(EndKind.SUSPENDED, FAULT),
+            1.0,
+            StatusExit.SUSPENDED,
+            "suspended since",
+        ),
+        (None, ended(EndKind.SUSPENDED, FAULT, 3), 1.0, StatusExit.SUSPENDED, "3 times in a row"),
+        (None, ended(EndKind.SUSPENDED, FAULT), None, StatusExit.SUSPENDED, "its process is gone"),
+        (None, ended(EndKind.STOPPED), None, StatusExit.STOPPED, "was stopped at"),
+        (None, ended(EndKind.FAILED, FAULT, 5), None, StatusExit.STOPPED, "5 times in a row since"),
+        (
+            None,
+            ended(EndKind.FAILED, FAULT, 5),
+            1.0,
+            StatusExit.BEHIND,
+            "no batch so far; before that it ended by",
+        ),
+        (None, ended(EndKind.SILENT), 99.0, StatusExit.STOPPED, "ended without a word (killed?)"),
+        (None, None, None, StatusExit.NOT_REACHABLE, "no sign of life of its process"),
+        (None, None, 99.0, StatusExit.NOT_REACHABLE, "no sign of life since"),
+        (None, None, 1.0, StatusExit.SERVING, "barriers come out"),
+    ],
+)
+def test_the_exit_status_is_for_scripts(
+    answer: Answer | None, end: LastEnd | None, age_s: float | None, exit_status: StatusExit, words: str
+) -> None:
+    plan = report().plan
+    found = condition_of(StateView("me", 2, plan.epoch, (), 0, plan, end=end), answer, age_s=age_s)
+    assert found.exit_status is exit_status
+    assert words in found.words
+    if end is not None and end.kind is EndKind.SUSPENDED:
+        assert found.commands == (
+            "backfill resume --table orders --skip-record 2@207978",
+            "backfill resume --table orders",
+        )
+        assert found.reason is not None
+        assert "UNKNOWN_OP at up-2@207978" in found.reason
 
 
 def held(partition: int, seconds: float | None) -> dict[str, object]:

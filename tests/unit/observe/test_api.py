@@ -19,7 +19,7 @@ from streaming.kafka.topics import Watermarks
 from streaming.observe.api import build
 from streaming.observe.metrics import Metrics
 from streaming.observe.middleware import MAX_BODY_BYTES, ApiAuth
-from streaming.observe.models import JobEstimate
+from streaming.observe.models import JobEstimate, WayOn
 from streaming.observe.status_cache import StatusCache
 from streaming.service.vitals import Vitals
 from streaming.source.retention import Margin
@@ -35,6 +35,7 @@ class Requests:
 
     def __init__(self) -> None:
         self.sent: list[Mutation] = []
+        self.ways: list[WayOn] = []
 
     def __call__(self, mutation: Mutation) -> str:
         if getattr(mutation, "job", "copy") != "copy" and not isinstance(mutation, Add):
@@ -43,6 +44,10 @@ class Requests:
             )
         self.sent.append(mutation)
         return f"request {len(self.sent)}"
+
+    def lead_on(self, way: WayOn) -> str:
+        self.ways.append(way)
+        return f"way {len(self.ways)}"
 
     def plan(self, new: JobDefinition) -> JobEstimate:
         if new.name == "copy":
@@ -75,7 +80,9 @@ def application(
     )
     cache.newest = lambda: [(barrier(1_800_000_000_000), 0), (None, 2)]
     door = ApiAuth(token, is_local=is_local)
-    app = build(cache, metrics, requests, TABLE, door, ["testserver"], plans=requests.plan)
+    app = build(
+        cache, metrics, requests, TABLE, door, ["testserver"], plans=requests.plan, ways_on=requests.lead_on
+    )
     return app, cache, metrics, requests
 
 

@@ -38,7 +38,9 @@ def cache() -> StatusCache:
 @pytest.fixture
 def address(cache: StatusCache) -> Iterator[tuple[str, int]]:
     door = ApiAuth(None, is_local=True)
-    app = build(cache, Metrics(), lambda _: "", TABLE, door, ["127.0.0.1"], plans=no_plan)
+    app = build(
+        cache, Metrics(), lambda _: "", TABLE, door, ["127.0.0.1"], plans=no_plan, ways_on=lambda way: ""
+    )
     with served(app, HttpConfig.model_validate({"listen": "127.0.0.1:0"})) as address:
         host, port = address.removeprefix("http://").split(":")
         yield host, int(port)

@@ -43,7 +43,9 @@ def running(certificates: Certificates, tmp_path: Path) -> Iterator[HttpConfig]:
     cache.note(report([job("copy")]))
     vitals.batch_done()
     door = ApiAuth(_TOKEN, is_local=False)
-    app = build(cache, Metrics(), lambda _: "", TABLE, door, ["127.0.0.1"], plans=no_plan)
+    app = build(
+        cache, Metrics(), lambda _: "", TABLE, door, ["127.0.0.1"], plans=no_plan, ways_on=lambda way: ""
+    )
     declared = {
         "listen": "127.0.0.1:0",
         "certificate_file": str(certificate),

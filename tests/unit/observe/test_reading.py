@@ -55,6 +55,7 @@ def client(cache: StatusCache) -> Iterator[TestClient]:
         ApiAuth(_TOKEN, is_local=True),
         ["testserver"],
         plans=no_plan,
+        ways_on=lambda way: "",
     )
     with TestClient(app) as found:
         yield found
@@ -110,7 +111,14 @@ def test_a_table_that_is_there_has_no_pace(client: TestClient, cache: StatusCach
 
 def test_the_command_asks_the_service_itself(cache: StatusCache, storage: Storage, tmp_path: Path) -> None:
     app = build(
-        cache, Metrics(), lambda _: "", TABLE, ApiAuth(_TOKEN, is_local=True), ["127.0.0.1"], plans=no_plan
+        cache,
+        Metrics(),
+        lambda _: "",
+        TABLE,
+        ApiAuth(_TOKEN, is_local=True),
+        ["127.0.0.1"],
+        plans=no_plan,
+        ways_on=lambda way: "",
     )
     token = {"token_file": str(private(tmp_path / "token", _TOKEN))}
     with served(app, HttpConfig.model_validate({"listen": "127.0.0.1:0", **token})) as address:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from state.storage import Storage
-from streaming.service.presence import FOLDER, Presence, instance_name
+from streaming.runtime.sign_of_life import FOLDER
+from streaming.service.presence import Presence, instance_name
 
 
 def never() -> bool:
@@ -58,9 +59,9 @@ def test_a_successor_that_was_killed_counts_as_gone(presence: Presence, storage:
 
 
 def _alive_files(owner: str) -> list[str]:
-    from streaming.service.presence import _alive
+    from streaming.runtime.sign_of_life import alive_file
 
-    return [_alive(owner)]
+    return [alive_file(owner)]
 
 
 def test_a_stop_ends_the_wait(presence: Presence) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,9 +71,9 @@ def decode_suspended(data: bytes | None) -> SuspendedAction | None:
     if "suspended" not in fields:
         return None
     told = fields["suspended"]
-    text_in(fields, "id", MAX_ID_CHARACTERS)
     if fields.keys() != {"id", "suspended"} or not isinstance(told, dict) or len(told) != 1:
         raise MalformedRequestError("keys are id and suspended, which has one of resume, drop, stop")
+    text_in(fields, "id", MAX_ID_CHARACTERS)
     if "resume" in told:
         return _try_again(told["resume"])
     if "drop" in told:
@@ -86,16 +86,24 @@ def decode_suspended(data: bytes | None) -> SuspendedAction | None:
 def _try_again(told: object) -> TryAgain:
     if not isinstance(told, Mapping) or not told.keys() <= {"skip_records", "accept_log_reset"}:
         raise MalformedRequestError("keys of resume are skip_records and accept_log_reset")
-    places, accepts = told.get("skip_records", []), told.get("accept_log_reset", False)
-    if not isinstance(places, list) or len(places) > MOST_SKIPPED or not isinstance(accepts, bool):
+    told_places, accepts = told.get("skip_records", []), told.get("accept_log_reset", False)
+    if not isinstance(told_places, list) or len(told_places) > MOST_SKIPPED or not isinstance(accepts, bool):
         raise MalformedRequestError(
             f"skip_records is a list of {MOST_SKIPPED:,} at most, accept_log_reset a boolean"
         )
-    return TryAgain(frozenset(map(_record, places)), accepts)
+    try:
+        return TryAgain(places(told_places), accepts)
+    except ValueError:
+        raise MalformedRequestError("a record of skip_records is a text PARTITION@OFFSET") from None
+
+
+def places(texts: Iterable[str]) -> frozenset[RecordId]:
+    """(partition, offset) of each PARTITION@OFFSET. Raises: ValueError."""
+    return frozenset(map(_record, texts))
 
 
 def _record(text: object) -> RecordId:
     found = _PLACE.fullmatch(text) if isinstance(text, str) else None
     if found is None:
-        raise MalformedRequestError("a record of skip_records is a text PARTITION@OFFSET")
+        raise ValueError("no PARTITION@OFFSET")
     return int(found[1]), int(found[2])

@@ -1,0 +1,27 @@
+"""The commands that lead on from a suspended table."""
+
+from __future__ import annotations
+
+import shlex
+
+from schemas.errors import Code
+from state.values.last_end import FaultReport
+
+_SKIP = "--skip-record"
+
+
+def skippable(fault: FaultReport) -> str | None:
+    """The record, PARTITION@OFFSET, that may be left out; None for a fault that is not about one record."""
+    if fault.where is None or _SKIP not in fault.next_step:
+        return None
+    partition, at, offset = fault.where.rpartition("-")[2].partition("@")
+    return f"{partition}@{offset}" if at and partition.isdecimal() and offset.isdecimal() else None
+
+
+def ways_on(fault: FaultReport, table: str) -> tuple[str, ...]:
+    """Commands for this fault, the likeliest first. The last one tries again, once the cause is repaired."""
+    again = f"backfill resume --table {shlex.quote(table)}"
+    if fault.code is Code.LOG_WENT_BACK:
+        return f"{again} --accept-log-reset", again
+    record = skippable(fault)
+    return (again,) if record is None else (f"{again} {_SKIP} {record}", again)

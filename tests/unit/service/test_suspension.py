@@ -1,0 +1,161 @@
+"""Suspension: each request is acted on once, also over a crash between its being taken and its effect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from schemas.errors import Code, InputError
+from state.journal import Journal
+from state.storage import Storage
+from streaming.service.suspended.suspension import Suspension
+from streaming.source.barriers.injecting.control_requests import MalformedRequestError
+from streaming.source.barriers.injecting.suspended_requests import (
+    DropAndTryAgain,
+    EndProcess,
+    SuspendedAction,
+    TryAgain,
+    decode_suspended,
+    encode_suspended,
+)
+from tests.kit.reports import TABLE
+
+SKIP = TryAgain(frozenset({(2, 207_978)}))
+
+
+class Requests:
+    """A control topic in memory."""
+
+    def __init__(self, *actions: SuspendedAction) -> None:
+        self.actions = list(actions)
+
+    def end(self) -> int:
+        return len(self.actions)
+
+    def since(self, offset: int) -> Iterable[tuple[int, SuspendedAction]]:
+        return [(number + 1, each) for number, each in enumerate(self.actions) if number >= offset]
+
+
+def fault(offset: int = 7) -> InputError:
+    return InputError(Code.UNKNOWN_OP, where=f"up-0@{offset}", found="9 bytes")
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Journal:
+    storage = Storage(str(tmp_path / "state"))
+    storage.prepare()
+    journal = Journal(storage, TABLE)
+    journal.take_over("me", 1, "{}")
+    return journal
+
+
+def test_what_was_asked_before_is_not_acted_on(journal: Journal) -> None:
+    requests = Requests(SKIP)
+    suspension = Suspension(requests, "me")
+    suspension.begin(journal, fault(), 5)
+    assert suspension.next_action() is None
+    requests.actions.append(SKIP)
+    assert suspension.next_action() == SKIP
+    assert suspension.next_action() is None
+
+
+def test_a_crash_before_the_effect_finds_the_request_again(journal: Journal) -> None:
+    requests = Requests()
+    first = Suspension(requests, "me")
+    first.begin(journal, fault(), 5)
+    requests.actions.append(SKIP)
+    assert first.next_action() == SKIP
+    again = Suspension(requests, "me, started again")
+    assert again.begin(journal, fault(), 5).times == 2
+    assert again.next_action() == SKIP
+
+
+def test_a_request_that_changed_nothing_is_not_repeated_for_ever(journal: Journal) -> None:
+    requests = Requests()
+    suspension = Suspension(requests, "me")
+    suspension.begin(journal, fault(), 5)
+    requests.actions.append(SKIP)
+    assert suspension.next_action() == SKIP
+    suspension.begin(journal, fault(), 5)
+    assert suspension.next_action() is None
+    after_crash = Suspension(requests, "me, started again")
+    after_crash.begin(journal, fault(), 5)
+    assert after_crash.next_action() is None
+
+
+def test_another_fault_asks_anew(journal: Journal) -> None:
+    requests = Requests()
+    Suspension(requests, "me").begin(journal, fault(), 5)
+    requests.actions += [SKIP, SKIP]
+    again = Suspension(requests, "me, started again")
+    assert again.begin(journal, fault(8), 5).times == 1
+    assert again.next_action() is None
+
+
+def test_an_end_that_was_asked_for_is_not_found_by_the_next_start(journal: Journal) -> None:
+    requests = Requests()
+    suspension = Suspension(requests, "me")
+    end = suspension.begin(journal, fault(), 5)
+    requests.actions.append(EndProcess())
+    assert suspension.next_action() == EndProcess()
+    suspension.settle(journal, end)
+    again = Suspension(requests, "me, started again")
+    again.begin(journal, fault(), 5)
+    assert again.next_action() is None
+
+
+def test_a_further_fault_joins_the_first_once(journal: Journal) -> None:
+    suspension = Suspension(Requests(), "me")
+    end = suspension.begin(journal, fault(), 5)
+    end = suspension.join(journal, end, Code.DATA_LOST)
+    end = suspension.join(journal, end, Code.DATA_LOST)
+    end = suspension.join(journal, end, Code.UNKNOWN_OP)
+    assert journal.last_end == end
+    assert end.joined == (Code.DATA_LOST,)
+    assert end.fault is not None
+    assert end.fault.code is Code.UNKNOWN_OP
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        TryAgain(),
+        SKIP,
+        TryAgain(frozenset({(0, 0), (10, 2**50)}), True),
+        DropAndTryAgain("copy"),
+        EndProcess(),
+    ],
+)
+def test_requests_cross_the_wire(action: SuspendedAction) -> None:
+    assert decode_suspended(encode_suspended("an id", action)) == action
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        b"",
+        b"[]",
+        b"{",
+        b'{"id": 1, "suspended": {"stop": {}}}',
+        b'{"suspended": {"stop": {}}}',
+        b'{"id": "a", "suspended": {}}',
+        b'{"id": "a", "suspended": {"stop": {}, "drop": "b"}}',
+        b'{"id": "a", "suspended": {"stop": {}}, "more": 1}',
+        b'{"id": "a", "suspended": {"resume": {"skip_records": ["7"]}}}',
+        b'{"id": "a", "suspended": {"resume": {"skip_records": ["-1@7"]}}}',
+        b'{"id": "a", "suspended": {"resume": {"skip_records": "1@7"}}}',
+        b'{"id": "a", "suspended": {"resume": {"skip": []}}}',
+        b'{"id": "a", "suspended": {"resume": {"accept_log_reset": 1}}}',
+        b'{"id": "a", "suspended": {"drop": ""}}',
+        b'{"id": "a", "suspended": {"stop": 1}}',
+    ],
+)
+def test_anything_else_is_malformed(told: bytes) -> None:
+    with pytest.raises(MalformedRequestError):
+        decode_suspended(told)
+
+
+def test_a_mutation_is_another_kind() -> None:
+    assert decode_suspended(b'{"id": "a", "mutation": "Stop"}') is None
