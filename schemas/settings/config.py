@@ -271,7 +271,7 @@ class ServiceConfig(BaseModel):
     on_table_fault: Literal["suspend", "stop"] = Field(
         "suspend",
         description="What a fault of the table does (a record, its schema, lost data, an output): `suspend` the table, "
-        "while the process stays up to be asked and told how to go on, or `stop` the process with the error's exit "
+        "while the process stays up and takes requests on how to go on, or `stop` the process with the error's exit "
         "status; see [a suspended table](errors.md#a-suspended-table).",
     )
     most: Annotated[LimitsConfig, _EMPTY] = written({}, alias="limits", description="What is taken at most.")

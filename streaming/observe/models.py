@@ -155,7 +155,7 @@ class EndStatus(ApiModel):
     """How the service ended its work last; until the next batch is done."""
 
     kind: EndKind = Field(
-        description="`suspended`: its process is up, and waits to be told how to go on. `failed`: an error ended it. "
+        description="`suspended`: its process is up, and waits for a request. `failed`: an error ended it. "
         "`stopped`: it was asked to. `silent`: without a word, by a kill or with its machine."
     )
     owner: str = Field(description="The process that it was.")

@@ -10,10 +10,8 @@ Start-up is a fixed order, for each step protects the next:
     5  catch up    run the batches of barriers behind the last batch that are there already
     6  stream      from there on
 
-A fault of the table suspends it (`streaming.service.suspended`): the process stays, and goes on from step 1 when it is
-told how. Any other lasting error ends it. Either way the journal has how it ended.
-
-Spark comes up meanwhile; the first step that needs it waits (a batch to recover, or the first new one).
+A fault of the table suspends it (`suspended`): the process stays, and a request leads on to step 1. Any other lasting
+error ends it. Either way the journal has how it ended. Spark comes up meanwhile; the first step that needs it waits.
 """
 
 from __future__ import annotations
@@ -164,7 +162,7 @@ class Service:
         self._faults.write_end(EndKind.STOPPED)
 
     def _goes_on(self, restart_policy: RestartPolicy) -> bool:
-        """Run once. True if it is to run again: after trouble that passed, and as a suspended table is told to."""
+        """Run once. True if it is to run again: after trouble that passed, and by a request to a suspended table."""
         try:
             return self._run_once(restart_policy)
         except BackfillError as problem:
@@ -181,6 +179,10 @@ class Service:
     def _show_standing(self, batches: Batches) -> None:
         for observer in self.observers:
             observer.stands(batches.standing)
+
+    def _show_serving(self) -> None:
+        self.vitals.streams()
+        self.on_serving()
 
     def _report_trouble(self, problem: BackfillError) -> None:
         for observer in self.observers:
@@ -312,15 +314,11 @@ class Service:
             # Step 6: stream.
             threading.Thread(target=lanes.warm_up).start()
             stream = Stream(self.spark(), barriers, micro_batches, self._stop)
-            stream.serve(self._on_started, partial(self._check, owned, barriers, watch))
+            stream.serve(self._show_serving, partial(self._check, owned, barriers, watch))
         finally:
             barriers.close()
             compactor.close()
             keeping.close()
-
-    def _on_started(self) -> None:
-        self.vitals.streams()
-        self.on_serving()
 
     def _check(self, owned: Owned, barriers: BarrierSource, watch: UpstreamWatch) -> None:
         try:
@@ -342,8 +340,8 @@ class Service:
         restart_policy.worked()
         keeping.after_batch(report.plan)
         self.vitals.batch_done()
-        for told in report.outcome.reports:
-            log.info("mutation", epoch=told.epoch, what=told.text, refused=told.refused)
+        for each in report.outcome.reports:
+            log.info("mutation", epoch=each.epoch, what=each.text, refused=each.refused)
         for observer in self.observers:
             observer.batch(report)
         self.on_batch(report)

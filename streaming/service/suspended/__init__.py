@@ -1,1 +1,1 @@
-"""A suspended table: a fault of its data leaves the process up, which is told how to go on."""
+"""A suspended table: a fault of its data leaves the process up, which takes requests on how to go on."""

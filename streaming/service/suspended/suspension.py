@@ -1,7 +1,7 @@
 """A suspended table: its end in the journal, and the requests to its service, which lead on.
 
 A fault of the table (a record, its schema, lost data, an output) does not pass by itself, and is not the process's. So
-the process stays up without batches: it can be asked what is wrong, and told how to go on. What it is told has its
+the process stays up without batches: it shows what is wrong, and takes requests. A request has its
 effect when the service goes on from its state, as after a crash: the plan of the open batch is written anew, without
 the records or the job that were named. A crash before that plan is written finds the request again, for the journal
 says from which offset on requests were not acted on.

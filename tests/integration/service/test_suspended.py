@@ -1,4 +1,4 @@
-"""A fault of the table suspends it: the process stays, says why, and goes on as it is told, exactly once."""
+"""A fault of the table suspends it: the process stays, says why, and goes on by a request, exactly once."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_a_bad_record_suspends_the_table_until_it_is_left_out(set_up: SetUp) -> 
     check(stage, frozenset((0, offset) for offset in bad))
 
 
-def test_a_suspended_service_ends_as_it_is_told_and_is_not_told_again(set_up: SetUp) -> None:
+def test_a_suspended_service_ends_by_a_request_that_is_not_found_again(set_up: SetUp) -> None:
     stage = set_up({"name": "rows", "format": "upsert"})
     upstream = stage.upstream
     upstream.put(row(1))

@@ -133,7 +133,7 @@ def test_requests_cross_the_wire(action: SuspendedAction) -> None:
 
 
 @pytest.mark.parametrize(
-    "told",
+    "content",
     [
         b"",
         b"[]",
@@ -152,9 +152,9 @@ def test_requests_cross_the_wire(action: SuspendedAction) -> None:
         b'{"id": "a", "suspended": {"stop": 1}}',
     ],
 )
-def test_anything_else_is_malformed(told: bytes) -> None:
+def test_anything_else_is_malformed(content: bytes) -> None:
     with pytest.raises(MalformedRequestError):
-        decode_suspended(told)
+        decode_suspended(content)
 
 
 def test_a_mutation_is_another_kind() -> None:

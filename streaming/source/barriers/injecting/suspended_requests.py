@@ -53,16 +53,16 @@ SuspendedAction = TryAgain | DropAndTryAgain | EndProcess
 
 def encode_suspended(request_id: str, action: SuspendedAction) -> bytes:
     """The value of the control record."""
-    told: dict[str, Any]
+    content: dict[str, Any]
     match action:
         case TryAgain(records, accepts):
             places = [f"{partition}@{offset}" for partition, offset in sorted(records)]
-            told = {"resume": {"skip_records": places, "accept_log_reset": accepts}}
+            content = {"resume": {"skip_records": places, "accept_log_reset": accepts}}
         case DropAndTryAgain(job):
-            told = {"drop": job}
+            content = {"drop": job}
         case EndProcess():
-            told = {"stop": {}}
-    return json.dumps({"id": request_id, "suspended": told}).encode()
+            content = {"stop": {}}
+    return json.dumps({"id": request_id, "suspended": content}).encode()
 
 
 def decode_suspended(data: bytes | None) -> SuspendedAction | None:
@@ -70,29 +70,29 @@ def decode_suspended(data: bytes | None) -> SuspendedAction | None:
     fields = json_object(data)
     if "suspended" not in fields:
         return None
-    told = fields["suspended"]
-    if fields.keys() != {"id", "suspended"} or not isinstance(told, dict) or len(told) != 1:
+    content = fields["suspended"]
+    if fields.keys() != {"id", "suspended"} or not isinstance(content, dict) or len(content) != 1:
         raise MalformedRequestError("keys are id and suspended, which has one of resume, drop, stop")
     text_in(fields, "id", MAX_ID_CHARACTERS)
-    if "resume" in told:
-        return _try_again(told["resume"])
-    if "drop" in told:
-        return DropAndTryAgain(text_in(told, "drop", MAX_JOB_CHARACTERS))
-    if told == {"stop": {}}:
+    if "resume" in content:
+        return _try_again(content["resume"])
+    if "drop" in content:
+        return DropAndTryAgain(text_in(content, "drop", MAX_JOB_CHARACTERS))
+    if content == {"stop": {}}:
         return EndProcess()
     raise MalformedRequestError("suspended has one of resume, drop, stop")
 
 
-def _try_again(told: object) -> TryAgain:
-    if not isinstance(told, Mapping) or not told.keys() <= {"skip_records", "accept_log_reset"}:
+def _try_again(content: object) -> TryAgain:
+    if not isinstance(content, Mapping) or not content.keys() <= {"skip_records", "accept_log_reset"}:
         raise MalformedRequestError("keys of resume are skip_records and accept_log_reset")
-    told_places, accepts = told.get("skip_records", []), told.get("accept_log_reset", False)
-    if not isinstance(told_places, list) or len(told_places) > MOST_SKIPPED or not isinstance(accepts, bool):
+    texts, accepts = content.get("skip_records", []), content.get("accept_log_reset", False)
+    if not isinstance(texts, list) or len(texts) > MOST_SKIPPED or not isinstance(accepts, bool):
         raise MalformedRequestError(
             f"skip_records is a list of {MOST_SKIPPED:,} at most, accept_log_reset a boolean"
         )
     try:
-        return TryAgain(places(told_places), accepts)
+        return TryAgain(places(texts), accepts)
     except ValueError:
         raise MalformedRequestError("a record of skip_records is a text PARTITION@OFFSET") from None
 
