@@ -35,6 +35,7 @@ from tests.simulation.from_database import reading_that_is_over_early, small_rea
 from tests.simulation.histories import Verdict, play
 from tests.simulation.power import power_failures
 from tests.simulation.restores import jobs_that_come_and_go, rebuilds, restores
+from tests.simulation.suspending import play_suspended, suspensions
 
 CHUNK = 50
 
@@ -118,6 +119,14 @@ def _enumerate(order: int, cases: Iterable[Case]) -> tuple[int, list[str]]:
     return count, [f"order {order}, {each}" for each in found]
 
 
+def _suspensions(piece: int) -> tuple[int, list[str]]:
+    return _enumerate(piece, suspensions(ORDERS[piece]))
+
+
+def _suspended_seeds(piece: range) -> tuple[int, list[str]]:
+    return len(piece), [failed(verdict) for verdict in map(play_suspended, piece) if verdict.violations]
+
+
 def _hand_overs(piece: tuple[int, int]) -> tuple[int, list[str]]:
     order, stop = piece
     played = list(handovers.hand_overs(ORDERS[order], [stop]))
@@ -154,6 +163,12 @@ def _enumerated() -> list[Part]:
         Part("pairs of crashes while a table is read", _crashes_while_reading, orders),
         Part("power failures", _power_failures, orders),
         Part("older states, and lost ones", _restores, orders),
+        Part("crashes while the table is suspended", _suspensions, orders),
+        Part(
+            "seeds with suspended tables",
+            _suspended_seeds,
+            [range(n, n + CHUNK) for n in range(0, 2_000, CHUNK)],
+        ),
         Part(
             "hand-overs", _hand_overs, [(n, stop) for n in orders for stop in handovers.every_stop(ORDERS[n])]
         ),

@@ -7,15 +7,13 @@ and it may give up on a job while tasks of it go on.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import cast
 
 import pyarrow as pa
 
 from schemas.errors import (
-    BackfillError,
     Code,
     CommitConflict,
     ConfigError,
@@ -28,19 +26,16 @@ from schemas.job import JobDefinition
 from schemas.kinds.sinks import ToKafka
 from schemas.settings.limits import Limits
 from schemas.table import TableSchema
-from state.columns import OFFSET, PARTITION
 from state.initial.table import SourceTable
 from state.journal import PATH as JOURNAL_PATH
 from state.journal import Journal
 from state.replica import Replica
 from state.values.plan import BatchPlan
 from streaming.compaction.barrier_keeping import BarrierKeeping
-from streaming.lane.run import run_lane
-from streaming.lane.task import Failed, LaneOutcome, LaneTask, Undone
+from streaming.lane.task import LaneTask
 from streaming.protocol.bad_records import BadRecords
 from streaming.protocol.batches import Batches
 from streaming.protocol.lanes.attempts import transactional_id
-from streaming.protocol.lanes.runner import LaneRunner, Way
 from streaming.protocol.micro_batches import MicroBatches
 from streaming.protocol.recovery.forward import Forward, warn_older
 from streaming.protocol.report import BatchReport
@@ -49,6 +44,7 @@ from streaming.service.initial.copying import Copying
 from streaming.service.job_checks import refuse_rescale
 from streaming.sink.kinds import SINKS, SinkSetup
 from streaming.sink.protocol import Sink
+from streaming.source.barriers.injecting.suspended_requests import SuspendedAction
 from streaming.source.barriers.source import BarrierSource
 from tests.kit.barriers import NO_RECORDS
 from tests.kit.no_registry import NoRegistry, NoSchemas
@@ -57,6 +53,7 @@ from tests.simulation.broker import Broker, Topics
 from tests.simulation.changelog import Arrivals
 from tests.simulation.compaction import Compactor
 from tests.simulation.initial import SimulatedWorkers
+from tests.simulation.lanes import Lanes
 from tests.simulation.logged import SimulatedLogged
 from tests.simulation.rows import Disk, SimulatedStore
 from tests.simulation.scheduler import Process, Scheduler
@@ -66,6 +63,10 @@ from tests.simulation.table_reader import TableReader
 
 ROWS_PER_PART = 2
 """Of a table that a history starts from."""
+
+
+class AskedToEndError(Exception):
+    """The end of a process by a request."""
 
 
 class Instance:
@@ -79,6 +80,7 @@ class Instance:
     store_type: type[SimulatedStore] = SimulatedStore
     reader_type: type[TableReader] = TableReader
     keeping_type: type[BarrierKeeping] = BarrierKeeping
+    dropped: frozenset[str] = frozenset()
 
     def __init__(
         self,
@@ -104,15 +106,14 @@ class Instance:
         self.arrivals, self.table, self.jobs, self.lane_count = arrivals, table, jobs, lanes
         self.disk = disk
         self.compactions, self.limits = compactions, limits
-        self.found_older = False
-        """Whether it found the state, while that was its own, older than its outputs."""
+        self.found_older = False  # the state, while that was its own, was older than its outputs
         self.rebuilds = False
         self._earliest: tuple[int, ...] = arrivals.changelog.begins
         self._reader: TableReader | None = None
         self._keeping: BarrierKeeping | None = None
         self._worked = False
-        self.ended_as_owner = False
-        """Whether it ended as superseded although no other instance had taken the state over."""
+        self.requests: list[SuspendedAction] = []
+        self.ended_as_owner = False  # as superseded, although no other instance had taken the state over
 
     def start(self) -> None:
         self.scheduler.spawn(self.process, "driver", self._live)
@@ -131,6 +132,8 @@ class Instance:
         journal = self.journal_type(self.storage, self.table)
         try:
             self.run(journal)
+        except InputError as fault:
+            return self.ends_by(fault, journal)
         except ConfigError as error:
             if error.code is not Code.RESCALE_REFUSED:
                 raise
@@ -144,6 +147,10 @@ class Instance:
                 raise journal.fenced() from problem
             return False
         return True
+
+    def ends_by(self, fault: InputError, journal: Journal) -> bool:
+        """Raises the fault, unless the instance is one that suspends its table."""
+        raise fault
 
     def run(self, journal: Journal) -> None:
         batches = self.take_over(journal)
@@ -215,7 +222,7 @@ class Instance:
             first_offsets=self.arrivals.changelog.begins,
             read_letters=self.arrivals.changelog.letters,
             early_letters=SimulatedLetters(self.broker, self.arrivals.changelog.letters).write,
-            bad_records=BadRecords("up", self.arrivals.changelog.faulty, parks=True),
+            bad_records=self.bad_records(),
             forward=self._forward(),
             limits=self.limits,
             upstream_format=self.arrivals.changelog.format,
@@ -223,13 +230,17 @@ class Instance:
             schemas=NoSchemas(),
             registers=NoRegistry(),
             logged=SimulatedLogged(self.arrivals.changelog),
+            dropped=self.dropped,
             now_ms=lambda: self.scheduler.now_ms,
         )
         batches = self.batches_type(setup)
         if former is not None:
             self.fence(transactional_id(batches.replica), max(former.lanes, lanes))
-        batches.configure(self.jobs)
+        batches.configure([job for job in self.jobs if job.name not in self.dropped])
         return batches
+
+    def bad_records(self) -> BadRecords:
+        return BadRecords("up", self.arrivals.changelog.faulty, parks=True)
 
     def _reads_table(self) -> TableReader | None:
         """Of the database that the history starts from, if it does; the one of a run before reads no further."""
@@ -269,7 +280,6 @@ class Instance:
         SimulatedSink(self.broker).fence([f"{prefix}-{lane}" for lane in range(lanes)])
 
     def open_store(self, name: str, table: TableSchema, rows_folder: str | None) -> SimulatedStore:
-        """Of a lane's rows."""
         return self.store_type(self.disk, name, table, self.scheduler)
 
     def lane_rows(self, task: LaneTask, lane: int) -> pa.RecordBatch:
@@ -282,69 +292,3 @@ class Instance:
         self._worked = True
         if self.arrivals.deletes and self._keeping is not None:
             self._keeping.delete(report.plan)
-
-
-class Lanes(LaneRunner):
-    """Runs the lanes of a batch as Spark would, and waits for all of them, or for Spark to give up."""
-
-    def __init__(self, instance: Instance) -> None:
-        self.instance, self._scheduler = instance, instance.scheduler
-        self._jobs = 0
-
-    slots, is_cold = 1, False
-
-    def is_empty(self, task: LaneTask) -> bool:
-        return False
-
-    def run(self, task: LaneTask, way: Way) -> list[LaneOutcome]:
-        results: dict[int, LaneOutcome] = {}
-        lost: list[int] = []
-        self.instance.refuse_lost(task.plan)
-        self._jobs += 1
-        for lane in range(task.plan.lanes):
-            self._start(task, lane, results, lost)
-        self._scheduler.step("wait for the lanes", lambda: bool(lost) or len(results) == task.plan.lanes)
-        if lost:
-            raise EnvironmentProblem(
-                Code.SPARK_FAILED, found="a job that failed", expected="none", next_step="run it again"
-            )
-        return [results[lane] for lane in sorted(results)]
-
-    def _start(self, task: LaneTask, lane: int, results: dict[int, LaneOutcome], lost: list[int]) -> None:
-        def attempt() -> None:
-            if policy == "dies":  # its worker had not the memory for it
-                lost.append(lane)
-                return
-            result = self.run_lane(task, lane)
-            if policy == "again":  # the executor was lost with its result
-                result = self.run_lane(task, lane)
-            if policy == "job fails":
-                lost.append(lane)
-            results.setdefault(lane, result)
-
-        policy = self._scheduler.outcome(
-            f"task of lane {lane}", "done", "again", "twice at once", "job fails", "dies"
-        )
-        for number in range(1 + (policy == "twice at once")):
-            self._scheduler.spawn(self.instance.process, f"lane {lane} of {self._jobs}.{number}", attempt)
-
-    def run_lane(self, task: LaneTask, lane: int) -> LaneOutcome:
-        plan, task = task.plan, replace(task, open_store=self.instance.open_store)
-        rows = self.instance.lane_rows(task, lane)
-        batches = list(_in_order(rows, plan)) if task.in_parts else [rows]
-        try:
-            return run_lane(task, lane, batches, rows.schema)
-        except BackfillError as error:
-            return Undone(lane, Failed(error))
-
-
-def _in_order(rows: pa.RecordBatch, plan: BatchPlan) -> Iterator[pa.RecordBatch]:
-    """One row at a time, by interval, partition and offset, as Spark sorts them."""
-
-    def place(row: int) -> tuple[int, int, int]:
-        partition, offset = partitions[row], offsets[row]
-        return sum(aligned.ends[partition] <= offset for aligned in plan.barriers), partition, offset
-
-    partitions, offsets = rows[PARTITION].to_pylist(), rows[OFFSET].to_pylist()
-    for row in sorted(range(rows.num_rows), key=place):
-        yield rows.slice(row, 1)

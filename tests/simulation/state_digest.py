@@ -35,6 +35,7 @@ def state_digest(durable: Durable) -> bytes:
         arrivals.counts,
         arrivals.most,
         arrivals.moment,
+        durable.requests,
     )
     return blake2b(repr(content).encode(), digest_size=16).digest()
 

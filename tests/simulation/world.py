@@ -16,6 +16,7 @@ from schemas.job import JobDefinition
 from schemas.settings.limits import Limits
 from schemas.table import TableSchema
 from state.journal import Journal
+from streaming.source.barriers.injecting.suspended_requests import SuspendedAction
 from tests.simulation.broker import Broker, Topics
 from tests.simulation.changelog import Arrivals, Changelog
 from tests.simulation.fault_policies import NoFaults
@@ -45,6 +46,8 @@ class Setting:
     """From which size on intervals go in parts."""
     takes: Callable[[int], int | None] = lambda barriers: None
     """Key and value that a record of an output may have once so many barriers have arrived."""
+    parks: bool = True
+    """Whether invalid records go to the dead letters; else an operator leaves them out."""
     deletes: bool = False
     """Whether old barriers are deleted from topics of their own, at every chance."""
 
@@ -62,6 +65,8 @@ class Durable:
     starts: int = 0
     restored: bool = False
     """Whether the state folder was ever replaced by an older one."""
+    requests: list[SuspendedAction] = field(default_factory=list)
+    """The control topic: requests to a suspended table."""
 
     @classmethod
     def beginning(cls, setting: Setting) -> Durable:
@@ -72,7 +77,7 @@ class Durable:
     def copy(self) -> Durable:
         """The same once more: what happens to one leaves the other as it is."""
         durable = self.topics.copy(), self.files.copy(), self.arrivals.copy(), self.disk.copy()
-        return Durable(*durable, self.now_ms, self.starts, self.restored)
+        return Durable(*durable, self.now_ms, self.starts, self.restored, list(self.requests))
 
 
 def may_restore(setting: Setting, backup: Files) -> bool:
@@ -156,6 +161,7 @@ class World:
             limits=self.setting.limits,
             takes=self.setting.takes,
         )
+        instance.requests = self.durable.requests
         self.instances.append(instance)
         instance.start()
         return instance

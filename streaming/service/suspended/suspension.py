@@ -48,7 +48,8 @@ class Suspension:
 
     def __init__(self, requests: SuspendedRequests, owner: str, now_ms: Callable[[], int] = unix_ms) -> None:
         self._requests, self._owner, self._now_ms = requests, owner, now_ms
-        self._next = 0
+        self.next_offset = 0
+        """The first request that was not taken."""
 
     def begin(self, journal: Journal, fault: BackfillError, epoch: int) -> LastEnd:
         """Write that the table is suspended; `epoch` is that of the last finished batch.
@@ -60,8 +61,8 @@ class Suspension:
         # A request that came before a crash is still to be acted on.
         goes_on = before is not None and before.kind is EndKind.SUSPENDED and end.repeats(before)
         first = before.requests_from if before is not None and goes_on else self._requests.end()
-        self._next = max(self._next, first)
-        end = replace(end.after(before), requests_from=self._next)
+        self.next_offset = max(self.next_offset, first)
+        end = replace(end.after(before), requests_from=self.next_offset)
         journal.write_end(end)
         return end
 
@@ -75,11 +76,11 @@ class Suspension:
 
     def next_action(self) -> SuspendedAction | None:
         """The oldest action that was not taken, None if there is none. Raises: as `SuspendedRequests.since`."""
-        for behind, action in self._requests.since(self._next):
-            self._next = behind
+        for behind, action in self._requests.since(self.next_offset):
+            self.next_offset = behind
             return action
         return None
 
     def settle(self, journal: Journal, end: LastEnd) -> None:
         """Write that all actions so far were carried out: none is found again by the next start. Raises: Fenced."""
-        journal.write_end(replace(end, requests_from=self._next))
+        journal.write_end(replace(end, requests_from=self.next_offset))

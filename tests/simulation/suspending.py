@@ -1,0 +1,164 @@
+"""Services that suspend their table at an invalid record, and an operator who leads them on."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from schemas.avro.codec import ChangeCodec, KeyCodec
+from schemas.errors import InputError
+from schemas.records import Add, Change, Op
+from state.journal import Journal
+from state.values.last_end import LastEnd
+from streaming.protocol.bad_records import BadRecords
+from streaming.protocol.batches import Batches
+from streaming.protocol.lanes.redelivery import LogResets
+from streaming.service.suspended.decisions import Decisions
+from streaming.service.suspended.suspension import Suspension
+from streaming.source.barriers.injecting.suspended_requests import (
+    DropAndTryAgain,
+    EndProcess,
+    SuspendedAction,
+    TryAgain,
+)
+from tests.kit.upstream import Upstream
+from tests.simulation.cases import Case
+from tests.simulation.changelog import Changelog
+from tests.simulation.fault_policies import Order
+from tests.simulation.histories import Verdict, draw_setting, job_of, played, table_of
+from tests.simulation.instance import AskedToEndError, Instance
+from tests.simulation.redelivery import crashes_of
+from tests.simulation.world import Setting
+
+VNODES = 2
+
+
+class SimulatedRequests:
+    """The control topic."""
+
+    def __init__(self, requests: list[SuspendedAction]) -> None:
+        self._requests = requests
+
+    def end(self) -> int:
+        return len(self._requests)
+
+    def since(self, offset: int) -> Iterable[tuple[int, SuspendedAction]]:
+        return [(number + 1, each) for number, each in enumerate(self._requests) if number >= offset]
+
+
+class Suspending(Instance):
+    """Parks nothing: each invalid record suspends the table. Its operator tries again first, then leaves it out."""
+
+    suspension_type: type[Suspension] = Suspension
+
+    def start(self) -> None:
+        self.decisions = Decisions(frozenset(), LogResets())
+        self.topic = SimulatedRequests(self.requests)
+        self.suspension = self.suspension_type(self.topic, self.process.name, lambda: self.scheduler.now_ms)
+        self.ends: list[LastEnd] = []
+        super().start()
+
+    @property
+    def dropped(self) -> frozenset[str]:  # type: ignore[override]  # none of the base's own
+        return self.decisions.dropped
+
+    def bad_records(self) -> BadRecords:
+        """Left out are those that an operator has named."""
+        return BadRecords("up", self.decisions.skip_records)
+
+    def take_over(self, journal: Journal) -> Batches:
+        """The state, whose last finished batch an end refers to."""
+        self.finished = super().take_over(journal)
+        return self.finished
+
+    def ends_by(self, fault: InputError, journal: Journal) -> bool:
+        """Suspend the table until a request leads on. Raises: AskedToEndError."""
+        end = self.suspension.begin(journal, fault, self.finished.finished_epoch)
+        self.ends.append(end)
+        self.ask(end)
+        while True:
+            self.scheduler.step("wait for a decision", lambda: self._is_decided() or not self._is_owner())
+            if not self._is_owner():
+                raise journal.fenced()
+            action = self.suspension.next_action()
+            if isinstance(action, EndProcess):
+                self.suspension.settle(journal, end)
+                raise AskedToEndError from fault  # a supervisor starts another one
+            if action is not None:
+                self.decisions.add(action)
+                return False
+
+    def ask(self, end: LastEnd) -> None:
+        """Play the operator, who sees this end: the request is in the topic before or after any crash."""
+        fault = end.fault
+        assert fault is not None
+        assert fault.where is not None
+        record = tuple(map(int, fault.where.rpartition("-")[2].split("@")))
+        self.scheduler.step("the operator looks")
+        decision = TryAgain(frozenset({(record[0], record[1])}))
+        choices: dict[str, SuspendedAction] = {"leaves it out": decision, "tries again": TryAgain()}
+        choices |= {"ends it": EndProcess(), "drops a job": DropAndTryAgain("late")}
+        names = list(choices)
+        self.requests.append(
+            choices[self.scheduler.outcome("the operator", *names) if end.times == 1 else names[0]]
+        )
+
+    def _is_decided(self) -> bool:
+        return self.topic.end() > self.suspension.next_offset
+
+
+class TriesAgainFirst(Suspending):
+    """Its operator always tries again before it decides."""
+
+    def ask(self, end: LastEnd) -> None:
+        """The first time nothing is decided."""
+        if end.times == 1:
+            self.requests.append(TryAgain())
+        else:
+            super().ask(end)
+
+
+def invalid_records() -> Setting:
+    """Two jobs under way; a bad record, two in one interval, and one behind them, each among valid ones."""
+    table = table_of(VNODES)
+    jobs = {name: job_of(name, name, VNODES, rate_limit=2) for name in ("copy", "late")}
+    upstream, faulty = Upstream(table, partitions=2), list[tuple[int, int]]()
+    keys, changes = KeyCodec(table.key_columns), ChangeCodec(table.columns)
+
+    def spoil(partition: int, value: bytes) -> None:
+        upstream.topic.append(partition, keys.encode((2,)), value)
+        faulty.append((partition, upstream.topic.partitions[partition][-1].offset))
+
+    for key in range(6):
+        upstream.put((key, 0))
+    upstream.barrier(Add(jobs["copy"].to_json()))
+    upstream.barrier(Add(jobs["late"].to_json()))
+    spoil(0, b"?")
+    upstream.put((1, 1))
+    upstream.barrier()
+    spoil(1, b"")
+    upstream.put((2, 1))
+    spoil(0, changes.encode(Change(Op.INSERT, None, (3, 1))))
+    upstream.barrier()
+    upstream.delete(1)
+    upstream.barrier()
+    spoil(1, b"?")
+    upstream.barrier()
+    for _ in range(3):
+        upstream.barrier()
+    changelog = Changelog(upstream, frozenset(faulty))
+    return Setting(table, changelog, (), jobs, lanes=(2,), compactions=False, closing=3, parks=False)
+
+
+def suspensions(order: Order) -> Iterator[Case]:
+    """A crash before each step of a job that is suspended again and again, by both operators."""
+    for instance_type in (Suspending, TriesAgainFirst):
+        for case in crashes_of(invalid_records(), order, instance_type):
+            yield Case(f"{instance_type.__name__}, {case.where}", case.play)
+
+
+def play_suspended(seed: int, instance_type: type[Suspending] = Suspending) -> Verdict:
+    """A random history whose invalid records suspend the table."""
+    rng = random.Random(f"suspended {seed}")
+    return played(replace(draw_setting(rng), parks=False), rng, seed, instance_type)
