@@ -13,6 +13,7 @@ from schemas.errors import Code, EnvironmentProblem
 from schemas.job import JobDefinition
 from schemas.records import Mutation, Pause, Resume
 from schemas.settings.http import HttpConfig
+from state.values.last_end import EndKind, FaultReport, LastEnd
 from state.values.plan import JobState
 from state.values.progress import Completed, InProgress, Progress
 from streaming.compaction.turns import Maintenance
@@ -20,7 +21,7 @@ from streaming.kafka.topics import Watermarks
 from streaming.observe.api import build
 from streaming.observe.metrics import Metrics
 from streaming.observe.middleware import ApiAuth
-from streaming.observe.models import DiskStatus
+from streaming.observe.models import DiskStatus, WayOn
 from streaming.observe.server import served
 from streaming.observe.status_cache import StatusCache
 from streaming.service.vitals import Vitals
@@ -59,6 +60,7 @@ class FedPage:
     maintenance: tuple[Maintenance, ...] = QUIET
     disk: DiskStatus | None = DISK
     paused: bool = False
+    ways: list[WayOn] = field(default_factory=list)
     cache: StatusCache = field(init=False)
 
     def __post_init__(self) -> None:
@@ -103,6 +105,23 @@ class FedPage:
             self.batch()
         return "request"
 
+    def suspend(self) -> None:
+        """A bad record suspends the table."""
+        fault = FaultReport(
+            Code.UNKNOWN_OP, "up-2@207978", "9 bytes", "a Change", "correct it; or --skip-record 2@207978"
+        )
+        now_ms = time.time_ns() // 1_000_000
+        self.cache.vitals.suspended(
+            LastEnd(EndKind.SUSPENDED, "process 7 on vm", now_ms, now_ms - 754_000, 1, fault, times=5)
+        )
+
+    def lead_on(self, way: WayOn) -> str:
+        """Go on at once."""
+        self.ways.append(way)
+        self.cache.vitals.suspended(None)
+        self.batch()
+        return "request"
+
     @contextmanager
     def served(self) -> Iterator[str]:
         """The address, while the block runs."""
@@ -115,7 +134,7 @@ class FedPage:
             door,
             ["127.0.0.1"],
             plans=no_plan,
-            ways_on=lambda way: "",
+            ways_on=self.lead_on,
         )
         with served(app, HttpConfig.model_validate({"listen": "127.0.0.1:0"})) as address:
             yield address

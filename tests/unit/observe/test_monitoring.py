@@ -159,6 +159,7 @@ def fails_again_and_again(minute: int, text: str) -> str:
 
 TROUBLES: Mapping[str, Callable[[int, str], str]] = {
     "BackfillAbsent": lambda *_: "",
+    "BackfillSuspended": is_at(backfill_suspended=1),
     "BackfillNotReady": is_at(backfill_ready=0),
     "BackfillNoBatch": is_at(backfill_last_batch_age_seconds=75),
     "BackfillUpstreamHeld": is_at(backfill_upstream_held_seconds=61),

@@ -80,14 +80,16 @@ def fed() -> FedPage:
     return page
 
 
-def opened(browser: Browser, address: str, *, width: int = 1100, scheme: str = "light") -> Page:
+def opened(
+    browser: Browser, address: str, *, width: int = 1100, scheme: str = "light", condition: str = "serving"
+) -> Page:
     """The page, once it shows the status and the parts of its jobs."""
     page = browser.new_page(
         viewport={"width": width, "height": 900}, color_scheme="dark" if scheme == "dark" else "light"
     )
     page.set_default_timeout(WITHIN_MS)
     page.goto(address)
-    expect(page.locator("#condition")).to_have_text("serving", timeout=WITHIN_MS)
+    expect(page.locator("#condition")).to_have_text(condition, timeout=WITHIN_MS)
     expect(page.locator("[data-lanes] .cell").first).to_be_visible(timeout=WITHIN_MS)
     return page
 
@@ -126,6 +128,22 @@ def test_every_control_and_chart_has_a_name(browser: Browser, fed: FedPage) -> N
         assert NAMELESS.findall(found) == []
         chart = re.compile(r"seconds from injection to the outputs: now .* s, lowest .* s, highest .* s")
         expect(page.locator("#latency svg")).to_have_accessible_name(chart)
+        page.close()
+
+
+def test_a_suspended_table_says_why_and_is_led_on_by_a_button(browser: Browser, fed: FedPage) -> None:
+    fed.suspend()
+    with fed.served() as address:
+        page = opened(browser, address, condition="suspended")
+        expect(page.locator("#verdict")).to_contain_text("5 times in a row: UNKNOWN_OP at up-2@207978")
+        commands = page.locator("#commands code").all_text_contents()
+        assert commands[0] == "backfill resume --table orders --skip-record 2@207978"
+        assert page.locator("#jobs details").count() == 2
+        page.get_by_role("button", name="Leave record 2@207978 out").click()
+        page.get_by_label("Token").fill(TOKEN)
+        page.keyboard.press("Enter")
+        expect(page.locator("#ways-on")).to_be_hidden(timeout=WITHIN_MS)
+        assert [way.skip_records for way in fed.ways] == [["2@207978"]]
         page.close()
 
 
