@@ -35,7 +35,14 @@ from streaming.reading.values.json_text import (
     parsed,
     text_of,
 )
-from streaming.reading.values.json_values import Reader, plain_reader, read_row, read_value, text_reader
+from streaming.reading.values.json_values import (
+    NamedReader,
+    Reader,
+    plain_reader,
+    read_row,
+    read_value,
+    text_reader,
+)
 
 _SCHEMA, _PAYLOAD = '{"schema":', ',"payload":'
 
@@ -43,7 +50,7 @@ _SCHEMA, _PAYLOAD = '{"schema":', ',"payload":'
 class RowPlan(NamedTuple):
     """The readers of columns under one schema, and by index the columns that it makes unreadable."""
 
-    readers: list[tuple[Column, Reader]]
+    readers: list[NamedReader]
     faults: dict[int, InvalidRecordError]
 
 
@@ -66,7 +73,7 @@ class FramedRows:
                 reader = self._reader(column, meanings.get(column.name, UNSAID))
             except InvalidRecordError as reason:
                 made.faults[index], reader = reason, plain_reader(column)
-            made.readers.append((column, reader))
+            made.readers.append((column.name, reader, column))
         return made
 
     def _reader(self, column: Column, meaning: FieldMeaning) -> Reader:
@@ -97,7 +104,7 @@ class FramedRows:
     def is_frame(self, text: str, fields: JsonObject) -> bool:
         """True for a record within its schema. Raises: InvalidRecordError for a part that comes twice."""
         if not self._is_event:
-            return self._can_be_framed and sorted(names_of(fields)) == sorted(PARTS)
+            return self._can_be_framed and len(fields) == 2 and set(names_of(fields)) == PARTS
         if not text.startswith(_SCHEMA[:-1]):
             return False
         if len(dict(fields)) < len(fields):

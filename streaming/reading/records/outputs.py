@@ -136,7 +136,7 @@ class _JsonRows:
     def __init__(self, columns: Sequence[Column], *, connect: bool) -> None:
         plain = [Column(column.name, column.type, column.nullable) for column in columns]
         self._names = [column.name for column in columns]
-        self._readers = [(column, self._reader(column, connect=connect)) for column in plain]
+        self._readers = [(each.name, self._reader(each, connect=connect), each) for each in plain]
         self._required = [index for index, column in enumerate(columns) if not column.nullable]
         self.text = RowText(columns, connect=connect)
 

@@ -193,7 +193,7 @@ def long_bytes(number: int) -> bytes:
     raw = number << 1 if number >= 0 else (-number << 1) - 1
     if raw < 0x80:
         return _SINGLE_BYTES[raw]
-    found = bytearray()
+    found = []
     while raw >= 0x80:
         found.append(raw & 0x7F | 0x80)
         raw >>= 7

@@ -23,7 +23,8 @@ MAX_DEPTH, MAX_NAME, MAX_NUMBER = 999, 50_000, 1_000
 """Objects and lists in each other, and characters of each (docs/formats.md#json-values)."""
 _SHALLOW, STACK_FRAMES = 200, 5_000
 NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
-_ZERO = re.compile(r"-0[^.0-9eE]")
+_ZERO = re.compile(r"-0(?![.0-9eE])")
+_BLANKS = " \t\n\r"
 _ESCAPED = re.compile(r'["\\\x00-\x1f\ud800-\udfff\U00010000-\U0010ffff]')
 _SHORT = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
@@ -72,11 +73,14 @@ def parsed(text: str, *, level: int = 0) -> Any:
     if may_be_deep:
         # `json` takes a frame of Python's stack for each level, and so does what goes over its result.
         sys.setrecursionlimit(max(sys.getrecursionlimit(), STACK_FRAMES))
-    is_simple = len(text) <= MAX_NUMBER and ("-0" not in text or not _ZERO.search(text + " "))
+    text = text.strip(_BLANKS)
+    is_simple = len(text) <= MAX_NUMBER and ("-0" not in text or not _ZERO.search(text))
     try:
-        value = (_QUICK if is_simple else _CAREFUL).decode(text)
+        value, end = (_QUICK if is_simple else _CAREFUL).raw_decode(text)
     except (ValueError, RecursionError):
-        raise InvalidRecordError("text that is no JSON within the limits") from None
+        end = -1
+    if end < len(text):
+        raise InvalidRecordError("text that is no JSON within the limits")
     if may_be_deep and _is_too_deep(value, MAX_DEPTH - level):
         raise InvalidRecordError(f"more than {MAX_DEPTH} objects and lists in each other")
     if len(text) > MAX_NAME and _has_long_name(value):

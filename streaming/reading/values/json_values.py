@@ -24,6 +24,7 @@ from streaming.reading.values.invalid import InvalidRecordError
 from streaming.reading.values.json_text import MAX_NUMBER, NUMBER, JsonNumber, compact, names_of
 
 Reader = Callable[[Any], Any]
+NamedReader = tuple[str, Reader, Column]
 
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _DAY_ZERO = dt.date(1970, 1, 1).toordinal()
@@ -37,7 +38,7 @@ _EXPONENT = re.compile(r"[eE][+-]?[0-9]{4,}")
 _EXACT = Context(prec=MAX_DECIMAL_PRECISION, traps=[Inexact, InvalidOperation])
 _DATE = re.compile(r"([+-]?)([0-9]{4,9})-[0-9]{2}-[0-9]{2}")
 _TIMESTAMP = re.compile(
-    _DATE.pattern + r"T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.([0-9]{1,9}))?(?:Z|[+-][0-9]{2}:[0-9]{2})"
+    _DATE.pattern + r"T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.([0-9]{1,9}))?(?:Z|[+-][0-9]{2}:([0-9]{2}))"
 )
 _MAX_OFFSET = dt.timedelta(hours=18)
 _INTEGER, _LONG = re.compile(r"-?(?:0|[1-9][0-9]*)"), re.compile(r"-?(?:0|[1-9][0-9]{0,18})")
@@ -59,10 +60,10 @@ def invalid_value(error: ValueError | OverflowError, column: Column) -> InvalidR
 
 def read_value(reader: Reader, value: Any, column: Column) -> Any:
     """The column's value for a JSON value, None for null. Raises: InvalidRecordError with the column."""
-    return read_row([(column, reader)], {column.name: value})[0]
+    return read_row([(column.name, reader, column)], {column.name: value})[0]
 
 
-def read_row(readers: Sequence[tuple[Column, Reader]], fields: Mapping[str, Any]) -> list[Any]:
+def read_row(readers: Sequence[NamedReader], fields: Mapping[str, Any]) -> list[Any]:
     """The values of columns by their names, None for null and for one that is not there.
 
     Raises: InvalidRecordError with the first column whose value is invalid.
@@ -70,11 +71,11 @@ def read_row(readers: Sequence[tuple[Column, Reader]], fields: Mapping[str, Any]
     row: list[Any] = []
     get = fields.get
     try:
-        for column, read in readers:
-            value = get(column.name)
+        for name, read, _ in readers:
+            value = get(name)
             row.append(None if value is None else read(value))
     except (ValueError, OverflowError) as error:
-        raise invalid_value(error, readers[len(row)][0]) from None
+        raise invalid_value(error, readers[len(row)][2]) from None
     return row
 
 
@@ -255,9 +256,9 @@ def timestamp(value: Any, *, truncates: bool = False) -> dt.datetime:
         local = dt.datetime.fromisoformat(text)
     except ValueError:
         raise OverflowError from None
-    if text.endswith("Z"):
+    if parts[4] is None:
         return local
-    if abs(local.utcoffset() or dt.timedelta()) > _MAX_OFFSET:
+    if parts[4] >= "60" or abs(local.utcoffset() or dt.timedelta()) > _MAX_OFFSET:
         raise OverflowError
     return local.astimezone(dt.UTC)
 

@@ -29,7 +29,7 @@ Pairs = Sequence[tuple[bytes | None, bytes | None]]
 """Keys and values."""
 _AHEAD = 2
 """Chunks of a partition that are decoded before they are asked for."""
-WORTH_PROCESSES = 50_000
+WORTH_PROCESSES = 100_000
 """Records that keep one process busy for some seconds."""
 
 
