@@ -36,7 +36,7 @@ from streaming.verify.history import (
 )
 from streaming.verify.laws import Law, RecordsLaw, TableLaw
 from streaming.verify.records.initial import InitialTable
-from streaming.verify.records.rows import JobView
+from streaming.verify.records.rows import OutputView
 
 
 class Checker:
@@ -45,7 +45,7 @@ class Checker:
     def __init__(
         self,
         table: TableSchema,
-        view: JobView,
+        view: OutputView,
         upstream: tuple[str, Sequence[Source]],
         output: tuple[str, Sequence[Source]],
         findings: Findings | None = None,

@@ -35,7 +35,7 @@ _PLACE = re.compile(r"(.+)-([0-9]{1,9})@([0-9]{1,18})")
 
 
 @dataclass(frozen=True, slots=True)
-class DeadLetter:
+class ListedLetter:
     """A record of the dead-letter topic; `place` and `code` are its headers of these names."""
 
     where: Place
@@ -71,14 +71,14 @@ class DeadLetters:
         self,
         table: TableSchema,
         findings: Findings,
-        read: Callable[[], Iterable[DeadLetter]],
+        read: Callable[[], Iterable[ListedLetter]],
         elsewhere: frozenset[RecordId] = frozenset(),
         named: frozenset[RecordId] = frozenset(),
     ) -> None:
         self._table, self._findings, self._read = table, findings, read
         self._elsewhere, self._named = elsewhere, named
         self._rows, self._keys = RowCodec(table.columns), RowCodec(table.key_columns)
-        self._unopened: dict[RecordId, DeadLetter] = {}
+        self._unopened: dict[RecordId, ListedLetter] = {}
         self._seen: set[Place] = set()
         self._listed: set[RecordId] = set()
         self._open: list[_Unlisted] = []
@@ -150,7 +150,7 @@ class DeadLetters:
                 self._listed.add(place)
                 self._unopened[place] = letter
 
-    def _judge(self, letter: DeadLetter, where: Place, entry: TopicEntry) -> None:
+    def _judge(self, letter: ListedLetter, where: Place, entry: TopicEntry) -> None:
         if letter.place != str(where) or (letter.key, letter.value) != (
             entry.given or (entry.key, entry.value)
         ):
@@ -171,7 +171,7 @@ class DeadLetters:
         rows = [row for row in (change.before, change.after) if row is not None]
         return {self._table.key_of(row) for row in rows} == {key}
 
-    def _unknown(self, letter: DeadLetter) -> None:
+    def _unknown(self, letter: ListedLetter) -> None:
         expected = "the place of an upstream record after the job's start"
         self._say(Rule.DEAD_LETTER_UNKNOWN, letter.where, expected, ascii(letter.place[:100]))
 

@@ -30,7 +30,7 @@ from streaming.verify.records.initial import InitialTable
 from streaming.verify.records.predicate import condition_of
 from streaming.verify.records.recoding import WORTH_PROCESSES, Decoding, Processes, in_process
 from streaming.verify.records.redelivered import WentBack
-from streaming.verify.records.rows import JobView
+from streaming.verify.records.rows import OutputView
 from streaming.verify.sources.shortened import FoldedOutput
 from streaming.verify.sources.topics import TopicPair, read_letters
 
@@ -82,7 +82,7 @@ def verify_topics(
     started = time.monotonic()
     tested = None if condition is None else condition_of(condition, table)
     forms = _form(formats[0]), _form(formats[1])
-    view = JobView(table, columns, tested, forms[1].rows_before)
+    view = OutputView(table, columns, tested, forms[1].rows_before)
     elsewhere = _parked_elsewhere(settings, upstream, output, siblings)
     begins = () if initial is None else initial.offsets
     pair = partial(TopicPair, settings, upstream, output, settle_s=settle_s, left_out=left_out)
@@ -145,7 +145,7 @@ def verify_job(
     siblings: Sequence[str] = (),
     initial: InitialTable | None = None,
 ) -> Report:
-    """Same as `verify_topics`, for the output of a job. A form with schema ids needs its ids (`with_ids`)."""
+    """Check the output of a job by `verify_topics`. A form with schema ids needs its ids (`with_ids`)."""
     return verify_topics(
         settings,
         upstream,
@@ -169,7 +169,7 @@ def _sources(
     topics: TopicPair,
     forms: tuple[RecordForm, RecordForm],
     table: TableSchema,
-    view: JobView,
+    view: OutputView,
     went_back: list[str],
     decoding: Decoding,
 ) -> tuple[tuple[str, list[Source]], tuple[str, list[Source]]]:

@@ -24,7 +24,7 @@ from streaming.verify.history import Closed, Interval, PartitionHistory, TopicEn
 from streaming.verify.positions import Move, Positions, PublishedParts
 from streaming.verify.records.initial import Rows
 from streaming.verify.records.keys import KeySpace
-from streaming.verify.records.rows import JobView, RowBytes
+from streaming.verify.records.rows import OutputView, RowBytes
 
 
 class Law(Protocol):
@@ -54,7 +54,12 @@ class TableLaw(Law):
     """The law of an output that is sent from the table."""
 
     def __init__(
-        self, table: TableSchema, view: JobView, partitions: int, findings: Findings, rows_before: RowImages
+        self,
+        table: TableSchema,
+        view: OutputView,
+        partitions: int,
+        findings: Findings,
+        rows_before: RowImages,
     ) -> None:
         self.parts = keys = KeySpace(table, partitions)
         self.positions = Positions(keys, findings)
@@ -79,7 +84,7 @@ class TableLaw(Law):
         self._fold.recording = is_due
 
     def judge(self, partition: PartitionHistory, interval: Interval) -> None:
-        """Same as `Law.judge`, key by key."""
+        """Compare key by key."""
         number = partition.partition
         newly_read = self._newly_read(number, interval.closed)
         expectation = Expectation(newly_read, self._fold.changed[number], self.positions, self._view)
@@ -121,7 +126,7 @@ class UpstreamPartitions(PublishedParts):
         self.vnode_count = partitions
 
     def partition_of(self, vnode: int) -> int:
-        """The same number: such a part is a partition."""
+        """Its own number: such a part is a partition."""
         return vnode
 
     def position(self, text: str) -> Key:
@@ -144,7 +149,7 @@ class _Record(NamedTuple):
 class RecordsLaw(Law):
     """The law of an output that is sent the upstream's records; it holds those that no position has passed."""
 
-    def __init__(self, table: TableSchema, view: JobView, partitions: int, findings: Findings) -> None:
+    def __init__(self, table: TableSchema, view: OutputView, partitions: int, findings: Findings) -> None:
         self.parts = UpstreamPartitions(partitions)
         self.positions = Positions(self.parts, findings)
         self._keys = KeySpace(table, partitions) if table.has_key else None
@@ -177,7 +182,7 @@ class RecordsLaw(Law):
         self._interval += 1
 
     def judge(self, partition: PartitionHistory, interval: Interval) -> None:
-        """Same as `Law.judge`, record by record."""
+        """Compare record by record."""
         number, closed = partition.partition, interval.closed
         end, moves = -1, self.positions.move(number, closed)
         for move in moves:

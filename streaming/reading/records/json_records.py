@@ -54,7 +54,7 @@ class RowPlan(NamedTuple):
     faults: dict[int, InvalidRecordError]
 
 
-class FramedRows:
+class FramedColumns:
     """Objects of some columns, alone or in a frame. What the last frame says is kept: most records have the same."""
 
     def __init__(self, form: RecordForm, columns: Sequence[Column], inside: str | None = None) -> None:
@@ -138,8 +138,8 @@ class JsonRecords(UpstreamEncoding):
 
     def __init__(self, form: RecordForm, columns: Sequence[Column], key_columns: Sequence[Column]) -> None:
         self._form, is_event = form, form.format == "debezium"
-        self._values = FramedRows(form, columns, "after" if is_event else None)
-        self._keys = FramedRows(form, key_columns)
+        self._values = FramedColumns(form, columns, "after" if is_event else None)
+        self._keys = FramedColumns(form, key_columns)
         self._key_names = {column.name for column in self._keys.columns}
         self._deleted_field = form.deleted_field_of(columns) if form.format == "upsert" else None
         texts: dict[TypeName, frozenset[str]] = {}

@@ -45,9 +45,8 @@ class RowText:
     """Writes rows of some columns in JSON, in their order. `connect`: values as Kafka Connect has them."""
 
     def __init__(self, columns: Sequence[Column], *, connect: bool) -> None:
-        texts = _CONNECT_TEXTS if connect else _TEXTS
         self._cells = [
-            (f"{encode_basestring(column.name)}:", texts[column.type.name], column.type) for column in columns
+            (f"{encode_basestring(each.name)}:", _text_writer(each.type, connect=connect)) for each in columns
         ]
 
     def __call__(self, row: Sequence[Any] | None) -> str:
@@ -55,18 +54,18 @@ class RowText:
         if row is None:
             return "null"
         cells = [
-            name + ("null" if value is None else write(value, kind))
-            for (name, write, kind), value in zip(self._cells, row, strict=True)
+            name + ("null" if value is None else write(value))
+            for (name, write), value in zip(self._cells, row, strict=True)
         ]
         return "{" + ",".join(cells) + "}"
 
 
 def cell_text(column: Column, value: Any) -> str:
     """One value, null for None."""
-    return "null" if value is None else _TEXTS[column.type.name](value, column.type)
+    return "null" if value is None else _TEXTS[column.type.name](value)
 
 
-def _single(value: float, _: ColumnType) -> str:
+def _single(value: float) -> str:
     import numpy as np  # most tables have no such column
 
     return _number(value, str(np.float32(value)))
@@ -91,25 +90,28 @@ def _base64(data: bytes) -> str:
     return f'"{base64.b64encode(data).decode()}"'
 
 
-_TEXTS: dict[TypeName, Callable[[Any, ColumnType], str]] = {
-    TypeName.BOOLEAN: lambda value, _: "true" if value else "false",
-    TypeName.INT: lambda value, _: str(value),
-    TypeName.BIGINT: lambda value, _: str(value),
+_TEXTS: dict[TypeName, Callable[[Any], str]] = {
+    TypeName.BOOLEAN: lambda value: "true" if value else "false",
+    TypeName.INT: str,
+    TypeName.BIGINT: str,
     TypeName.FLOAT: _single,
-    TypeName.DOUBLE: lambda value, _: _number(value, repr(value)),
-    TypeName.DECIMAL: lambda value, _: f'"{value:f}"',
-    TypeName.STRING: lambda value, _: encode_basestring(value),
-    TypeName.BINARY: lambda value, _: _base64(value),
-    TypeName.DATE: lambda value, _: f'"{value.isoformat()}"',
-    TypeName.TIMESTAMP: lambda value, _: (
-        f'"{value.replace(tzinfo=None).isoformat(timespec="microseconds")}Z"'
-    ),
+    TypeName.DOUBLE: lambda value: _number(value, repr(value)),
+    TypeName.DECIMAL: lambda value: f'"{value:f}"',
+    TypeName.STRING: encode_basestring,
+    TypeName.BINARY: _base64,
+    TypeName.DATE: lambda value: f'"{value.isoformat()}"',
+    TypeName.TIMESTAMP: lambda value: f'"{value.isoformat(timespec="microseconds")[:-6]}Z"',
 }
 _CONNECT_TEXTS = _TEXTS | {
-    TypeName.DECIMAL: lambda value, kind: _base64(twos_complement(unscaled_of(value, kind))),
-    TypeName.DATE: lambda value, _: str((value - EPOCH.date()).days),
-    TypeName.TIMESTAMP: lambda value, _: str((value - EPOCH) // MICROSECOND),
+    TypeName.DATE: lambda value: str((value - EPOCH.date()).days),
+    TypeName.TIMESTAMP: lambda value: str((value - EPOCH) // MICROSECOND),
 }
+
+
+def _text_writer(kind: ColumnType, *, connect: bool) -> Callable[[Any], str]:
+    if connect and kind.name is TypeName.DECIMAL:
+        return lambda value: _base64(twos_complement(unscaled_of(value, kind)))
+    return (_CONNECT_TEXTS if connect else _TEXTS)[kind.name]
 
 
 # Kafka Connect's frame, which has the schema in each record.

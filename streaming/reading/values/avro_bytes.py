@@ -193,6 +193,8 @@ def long_bytes(number: int) -> bytes:
     raw = number << 1 if number >= 0 else (-number << 1) - 1
     if raw < 0x80:
         return _SINGLE_BYTES[raw]
+    if raw < 0x4000:
+        return bytes((raw & 0x7F | 0x80, raw >> 7))
     found = []
     while raw >= 0x80:
         found.append(raw & 0x7F | 0x80)
@@ -226,17 +228,20 @@ def unscaled_of(value: Decimal, kind: ColumnType) -> int:
     return number
 
 
-_WRITERS: dict[TypeName, Callable[[Any, ColumnType], bytes]] = {
-    TypeName.BOOLEAN: lambda value, _: b"\x01" if value else b"\x00",
-    TypeName.INT: lambda value, _: long_bytes(value),
-    TypeName.BIGINT: lambda value, _: long_bytes(value),
-    TypeName.FLOAT: lambda value, _: struct.pack("<f", value),
-    TypeName.DOUBLE: lambda value, _: struct.pack("<d", value),
-    TypeName.DECIMAL: lambda value, kind: sized(_decimal_bytes(unscaled_of(value, kind))),
-    TypeName.STRING: lambda value, _: sized(value.encode()),
-    TypeName.BINARY: lambda value, _: sized(value),
-    TypeName.DATE: lambda value, _: long_bytes((value - EPOCH.date()).days),
-    TypeName.TIMESTAMP: lambda value, _: long_bytes((value - EPOCH) // MICROSECOND),
+def _decimal_writer(kind: ColumnType) -> Callable[[Any], bytes]:
+    return lambda value: sized(_decimal_bytes(unscaled_of(value, kind)))
+
+
+_WRITERS: dict[TypeName, Callable[[Any], bytes]] = {
+    TypeName.BOOLEAN: lambda value: b"\x01" if value else b"\x00",
+    TypeName.INT: long_bytes,
+    TypeName.BIGINT: long_bytes,
+    TypeName.FLOAT: struct.Struct("<f").pack,
+    TypeName.DOUBLE: struct.Struct("<d").pack,
+    TypeName.STRING: lambda value: sized(value.encode()),
+    TypeName.BINARY: sized,
+    TypeName.DATE: lambda value: long_bytes((value - EPOCH.date()).days),
+    TypeName.TIMESTAMP: lambda value: long_bytes((value - EPOCH) // MICROSECOND),
 }
 
 
@@ -251,7 +256,10 @@ class RowCodec:
         self._readers = [(column, column.nullable, _READERS[column.type.name]) for column in columns]
         # In front of a value, and in place of a null.
         self._writers = [
-            (_WRITERS[each.type.name], each.type, *((b"\x02", b"\x00") if each.nullable else (b"", None)))
+            (
+                _WRITERS.get(each.type.name) or _decimal_writer(each.type),
+                *((b"\x02", b"\x00") if each.nullable else (b"", None)),
+            )
             for each in columns
         ]
 
@@ -291,10 +299,9 @@ class RowCodec:
     def row_bytes(self, row: Row) -> bytes:
         """A row in its one form. Raises: ValueError, TypeError or the like for values that the columns can't hold."""
         cells = []
-        for (write, kind, in_front, null), value in zip(self._writers, row, strict=True):
+        for (write, in_front, null), value in zip(self._writers, row, strict=True):
             if value is not None:
-                cells.append(in_front)
-                cells.append(write(value, kind))
+                cells.append(in_front + write(value))
             elif null is not None:
                 cells.append(null)
             else:

@@ -78,7 +78,7 @@ def parsed(text: str, *, level: int = 0) -> Any:
     try:
         value, end = (_QUICK if is_simple else _CAREFUL).raw_decode(text)
     except (ValueError, RecursionError):
-        end = -1
+        value, end = None, -1
     if end < len(text):
         raise InvalidRecordError("text that is no JSON within the limits")
     if may_be_deep and _is_too_deep(value, MAX_DEPTH - level):

@@ -57,7 +57,7 @@ class CanonicalReader:
         self._has_identity = form.rows_before is not RowImages.NO_IDENTITY
 
     def for_other_process(self) -> bytes:
-        """The same for another process, pickled, but without schemas: these have to be sent with the records."""
+        """A pickled copy for another process, without schemas: these have to be sent with the records."""
         schemas: Any = None if self._form.schemas is None else {}
         return pickle.dumps((replace(self._form, schemas=schemas), self._columns, self._key_columns))
 
