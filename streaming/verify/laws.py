@@ -18,7 +18,7 @@ from schemas.table import TableSchema
 from streaming.reading.records.forms import RowImages
 from streaming.verify.expectation import Expectation, cross_off
 from streaming.verify.explain import Explainer
-from streaming.verify.findings import Findings, Rule, Side
+from streaming.verify.findings import Findings, Rule
 from streaming.verify.fold import UpstreamFold
 from streaming.verify.history import Closed, Interval, PartitionHistory, TopicEntry
 from streaming.verify.positions import Move, Positions, PublishedParts
@@ -106,15 +106,9 @@ class TableLaw(Law):
 def check_count(findings: Findings, closed: Closed, move: Move, passed: int) -> None:
     """Add a finding unless the row counts in a barrier are those of the rows that its positions passed."""
     if move.rows_claimed is not None and passed != move.rows_claimed:
-        findings.add(
-            Side.OUTPUT,
-            Rule.ROW_COUNT_WRONG,
-            closed.where,
-            expected=f"row_count to rise by {passed}, the rows that the position passed",
-            found=f"by {move.rows_claimed}",
-            barrier=closed.barrier.curr,
-            vnode=move.vnode,
-        )
+        expected = f"row_count to rise by {passed}, the rows that the position passed"
+        found, barrier = f"by {move.rows_claimed}", closed.barrier.curr
+        findings.of_output(Rule.ROW_COUNT_WRONG, closed.where, expected, found, barrier, move.vnode)
 
 
 class UpstreamPartitions(PublishedParts):
@@ -247,12 +241,5 @@ class RecordsLaw(Law):
         found: str,
     ) -> None:
         where = interval.closed.where if entry is None else partition.at(entry.offset)
-        self._findings.add(
-            Side.OUTPUT,
-            rule,
-            where,
-            expected=expected,
-            found=found,
-            barrier=interval.closed.barrier.curr,
-            vnode=partition.partition,
-        )
+        barrier = interval.closed.barrier.curr
+        self._findings.of_output(rule, where, expected, found, barrier, partition.partition)

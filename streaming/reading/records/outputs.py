@@ -5,7 +5,6 @@ A record is read, written again from what was read (`streaming.reading.records.w
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,25 +30,6 @@ EventParts = tuple[str, Row | None, Row | None]
 """Op, and the rows before and after."""
 
 
-class OutputEncoding(ABC):
-    """Reads rows and events in one encoding. All raise InvalidRecordError."""
-
-    general: Code
-    """Of a value that is wrong in a way without a code of its own."""
-
-    @abstractmethod
-    def key(self, data: bytes) -> Row:
-        """The key columns, in key order."""
-
-    @abstractmethod
-    def row(self, data: bytes) -> Row:
-        """A value that is a row."""
-
-    @abstractmethod
-    def event(self, data: bytes) -> EventParts:
-        """A value that is an event."""
-
-
 class OutputReader(UpstreamReader):
     """Reads records of an output. `where` is their place in errors."""
 
@@ -58,7 +38,7 @@ class OutputReader(UpstreamReader):
         form: RecordForm,
         columns: Sequence[Column],
         key_columns: Sequence[Column],
-        encoding: OutputEncoding,
+        encoding: JsonOutput | AvroOutput,
     ) -> None:
         self._form, self._encoding = form, encoding
         names = [column.name for column in columns]
@@ -157,7 +137,7 @@ class _JsonRows:
         return row
 
 
-class JsonOutput(OutputEncoding):
+class JsonOutput:
     """Objects, in Kafka Connect's frame if `connect`."""
 
     general = Code.JSON_MALFORMED
@@ -213,7 +193,7 @@ def _payload(data: bytes, frame: tuple[str, str]) -> Any:
     return fields[1][1]
 
 
-class AvroOutput(OutputEncoding):
+class AvroOutput:
     """Avro by registered schemas, whose ids stand in front."""
 
     general = Code.CHANGE_MALFORMED
