@@ -62,16 +62,16 @@ class AvroRecords(UpstreamEncoding):
     def __init__(self, form: RecordForm, columns: Sequence[Column], key_columns: Sequence[Column]) -> None:
         schemas: SchemaLookup = _NoSchemas() if form.schemas is None else form.schemas
         self._columns, self._key_columns = in_records(columns), in_records(key_columns)
+        self._names = [column.name for column in self._columns]
+        self._key_names = [column.name for column in self._key_columns]
         self._deleted_field = form.deleted_field_of(columns) if form.format == "upsert" else None
         row = partial(record_reader, columns=self._columns, truncates=form.truncates)
-        value: RecordShape = row if self._deleted_field is None else self._with_deleted_field(row)
+        value: RecordShape = row if self._deleted_field is None else partial(self._deletable_row, row=row)
         if form.format == "debezium":
             value = partial(_event, rows=row, whole=form.before == "full")
         self._values = FramedReader(schemas, value)
         self._keys = FramedReader(schemas, self._key_shape(form))
         self._plain_keys = None if form.key in ("record", "avro") else JsonRecords(form, columns, key_columns)
-        self._names = [column.name for column in self._columns]
-        self._key_names = [column.name for column in self._key_columns]
         texts = placeholder_texts(form.unavailable) if form.format == "debezium" else ()
         of_type = {TypeName.STRING: frozenset(texts), TypeName.BINARY: frozenset(map(str.encode, texts))}
         self._left_out = [
@@ -85,19 +85,13 @@ class AvroRecords(UpstreamEncoding):
             return partial(value_reader, column=self._key_columns[0])
         return partial(record_reader, columns=self._key_columns, exact=True, truncates=form.truncates)
 
-    def _with_deleted_field(self, row: Any) -> RecordShape:
-        name = self._deleted_field or ""
-        if name in {column.name for column in self._columns}:
-            shape: RecordShape = row
-            return shape
-
-        def with_field(schema: AvroSchema) -> FieldReader:
+    def _deletable_row(self, schema: AvroSchema, row: Any) -> FieldReader:
+        name, columns = self._deleted_field or "", list(self._columns)
+        if name not in self._names:
             kinds = {each["type"] for each in branches_of(fields_of(schema).get(name, "null"))}
-            field = _optional(name, TypeName.BOOLEAN if "boolean" in kinds else TypeName.STRING)
-            read: FieldReader = row(schema, columns=[*self._columns, field])
-            return read
-
-        return with_field
+            columns.append(_optional(name, TypeName.BOOLEAN if "boolean" in kinds else TypeName.STRING))
+        read: FieldReader = row(schema, columns=columns)
+        return read
 
     def key(self, data: bytes) -> Key:
         if self._plain_keys is not None:

@@ -96,6 +96,10 @@ class AvroCursor:
 
     def choice(self, count: int) -> int:
         """The branch of a union, or the symbol of an enum."""
+        raw = self.data[self.at] if self.at < len(self.data) else 1
+        if not raw & 1 and raw < 0x80 and raw >> 1 < count:  # one byte, as nearly all are
+            self.at += 1
+            return raw >> 1
         index = self.integer()
         if not 0 <= index < count:
             raise InvalidRecordError(f"branch or symbol {index} where 0..{count - 1} exist")
