@@ -150,7 +150,7 @@ FRAMES = [
     framed(UNREADABLE, '{"at":1}'),
     framed(UNREADABLE, "{}"),
     framed(MICROS, '{"at":"\xff"}'),
-    framed(MICROS, '{"unread":%s}' % DEEP),
+    framed(MICROS, f'{{"unread":{DEEP}}}'),
     framed(MICROS, "null", "x"),
 ]
 
