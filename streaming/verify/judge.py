@@ -63,20 +63,17 @@ def verify_topics(
 ) -> Report:
     """Check the law (docs/contract.md#the-law) for `output` against `upstream`, record by record, as they are now.
 
-    `table` is the upstream's, `columns` and `condition` the job's (all columns, no filter by default;
-    `condition` parsed against `table`). Both topics may be live: what comes after the start is not looked at.
-    `left_out` are the upstream records, (partition, offset), that the service left out by its operator's order.
-    Where records at fault are parked, in `<output>.dead-letters`, these are judged too; `siblings` are other outputs
-    of the same service, whose letters cover records before this job's start.
-    `formats` are the declared ones of upstream and output, None for `change`; `barriers` their barrier topics, None for
-    one that has none.
-    At most `keep` findings are kept, all are counted. `reads_upstream`: what the job does.
-    With `require_complete` an unfinished part is one, too. `initial`: what the upstream's changes begin from.
+    `table` is the upstream's, `columns` and `condition` the job's (all columns, no filter by default; `condition`
+    parsed against `table`). Both topics may be live: what comes after the start is not looked at. `left_out` are the
+    upstream records, (partition, offset), that the service left out by its operator's order. Where records at fault are
+    parked, in `<output>.dead-letters`, these are judged too; `siblings` are other outputs of the same service, whose
+    letters cover records before this job's start. `formats` are the declared ones of upstream and output, None for
+    `change`; `barriers` their barrier topics, None for one that has none. At most `keep` findings are kept, all are
+    counted. `reads_upstream`: the job is sent the upstream's records. With `require_complete` an unfinished part is a
+    finding, too. `initial`: the table that the upstream's changes begin from.
 
-    Raises:
-        TopicError: a topic is missing, compacted, the other one, or its beginning is gone.
-        InputError: the upstream is no history of this table: bytes that don't decode, barriers out of order.
-        EnvironmentProblem: no broker, or it refuses.
+    Raises: TopicError for a topic that is missing, compacted, the other one, or whose beginning is gone; InputError for
+    an upstream that is no history of this table: bytes that don't decode, barriers out of order; EnvironmentProblem.
     """
     _refuse_same(upstream, output)
     started = time.monotonic()
@@ -86,23 +83,20 @@ def verify_topics(
     elsewhere = _parked_elsewhere(settings, upstream, output, siblings)
     begins = () if initial is None else initial.offsets
     pair = partial(TopicPair, settings, upstream, output, settle_s=settle_s, left_out=left_out)
+    checked = partial(
+        Checker, initial=initial, has_epochs=barriers[1] is not None, reads_upstream=reads_upstream
+    )
 
     def judged() -> Report:
         findings, went_back, count = Findings(keep), list[str](), _Counter(progress)
         letters = _dead_letters(settings, output, table, findings, elsewhere, left_out)
-        with (
-            pair(on_read=count, barriers=barriers, begins=begins) as topics,
-            _collector_paused(),
-            _decoding(forms, topics.offsets) as decoding,
-        ):
+        opened = pair(on_read=count, barriers=barriers, begins=begins)
+        with opened as topics, _decoding(forms, topics.offsets) as decoding, _collector_paused():
             count.total = topics.offsets
             up, out = _sources((upstream, output), topics, forms, table, view, went_back, decoding)
             if topics.since is not None and not reads_upstream:
                 out = out[0], [FoldedOutput(source, view) for source in out[1]]
-            checked = partial(Checker, table, view, up, out, findings, letters, forms[0].rows_before)
-            checker = checked(
-                initial=initial, has_epochs=barriers[1] is not None, reads_upstream=reads_upstream
-            )
+            checker = checked(table, view, up, out, findings, letters, forms[0].rows_before)
             report = checker.run(require_complete=require_complete)
         return replace(report, seconds=time.monotonic() - started, went_back=tuple(went_back))
 
