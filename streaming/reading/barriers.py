@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from typing import Any, NamedTuple, Protocol
 
@@ -23,7 +23,8 @@ from schemas.records import (
 from streaming.reading.entries import Place, Source, TopicEntry
 from streaming.reading.values.avro_bytes import MAX_ITEMS, AvroCursor
 from streaming.reading.values.invalid import InvalidRecordError
-from streaming.reading.values.json_text import JsonNumber, JsonObject, as_object, parsed_object
+from streaming.reading.values.json_text import JsonObject, as_object, parsed, text_of
+from streaming.reading.values.json_values import whole
 
 MAX_BARRIER_BYTES = 16 << 20
 _INT_MAX, _LONG_MAX = 2**31 - 1, 2**63 - 1
@@ -139,7 +140,7 @@ def read_separate_barrier(
         found = f"a barrier of {size} bytes"
         raise InputError(Code.AVRO_LIMIT, where=where, found=found, expected=f"at most {MAX_BARRIER_BYTES}")
     try:
-        separate = _from_json(parsed_object(value or b""))
+        separate = _from_json(as_object(parsed(text_of(value or b""))))
         _check(separate.barrier, header)
         if key != str(partition).encode():
             raise _BarrierError("the key is not the partition's number")
@@ -154,8 +155,9 @@ def read_separate_barrier(
     return separate
 
 
-def _from_json(value: JsonObject) -> SeparateBarrier:
-    kind, mutation = _field(value, "kind", str), _field(value, "mutation", JsonObject, null=True)
+def _from_json(fields: JsonObject) -> SeparateBarrier:
+    value = dict(fields)
+    kind, mutation = _field(value, "kind", str), _field(value, "mutation", tuple, null=True)
     if kind not in BarrierKind.__members__:
         raise _BarrierError("kind: another text")
     barrier = Barrier(
@@ -165,35 +167,40 @@ def _from_json(value: JsonObject) -> SeparateBarrier:
         partitions=_whole(value, "partitions", 1, _INT_MAX),
         injected_at_ms=_whole(value, "injected_at", -_LONG_MAX, _LONG_MAX),
         mutation=None if mutation is None else _mutation_from_json(mutation),
-        progress=tuple(_progress_from_json(as_object(each)) for each in _field(value, "progress", list)),
-        full="full" in value.fields and _field(value, "full", bool),
+        progress=tuple(
+            _progress_from_json(dict(as_object(each))) for each in _field(value, "progress", list)
+        ),
+        full="full" in value and _field(value, "full", bool),
     )
     return SeparateBarrier(barrier, _whole(value, "end", 0, _LONG_MAX))
 
 
-def _field(value: JsonObject, name: str, kind: type, *, null: bool = False) -> Any:
+def _field(value: Mapping[str, Any], name: str, kind: type, *, null: bool = False) -> Any:
     """A field of exactly this type. Fields that are not asked for are ignored: a later version may write them."""
-    found = value.fields.get(name)
-    if type(found) is not kind and not (null and found is None and name in value.fields):
-        raise _BarrierError(f"{name}: no {kind.__name__}")
+    found = value.get(name)
+    if type(found) is not kind and not (null and found is None and name in value):
+        raise _BarrierError(f"{name}: no {'object' if kind is tuple else kind.__name__}")
     return found
 
 
-def _epoch(value: JsonObject, name: str) -> int:
+def _epoch(value: Mapping[str, Any], name: str) -> int:
     text = _field(value, name, str)
     if not _EPOCH.fullmatch(text) or int(text) > _LONG_MAX:
         raise _BarrierError(f"{name}: no epoch in decimal")
     return int(text)
 
 
-def _whole(value: JsonObject, name: str, least: int, most: int) -> int:
-    text = _field(value, name, JsonNumber)
-    if not text.is_whole or not least <= int(text) <= most:
+def _whole(value: Mapping[str, Any], name: str, least: int, most: int) -> int:
+    try:
+        number = whole(value.get(name), _LONG_MAX + 1)
+    except (ValueError, OverflowError):
+        number = least - 1
+    if not least <= number <= most:
         raise _BarrierError(f"{name}: no whole number from {least} to {most}")
-    return int(text)
+    return number
 
 
-def _progress_from_json(value: JsonObject) -> VnodeProgress:
+def _progress_from_json(value: Mapping[str, Any]) -> VnodeProgress:
     return VnodeProgress(
         _whole(value, "vnode", 0, _INT_MAX),
         _field(value, "position", str, null=True),
@@ -203,18 +210,19 @@ def _progress_from_json(value: JsonObject) -> VnodeProgress:
 
 
 def _mutation_from_json(value: JsonObject) -> Mutation:
-    if len(value.pairs) != 1:
-        raise _BarrierError(f"a mutation with {len(value.pairs)} names")
-    [(name, fields)] = value.pairs
+    if len(value) != 1:
+        raise _BarrierError(f"a mutation with {len(value)} names")
+    [(name, given)] = value
     if name not in _MUTATIONS:
         raise _BarrierError("a mutation that this version does not know", Code.BARRIER_UNSUPPORTED)
     make, names = _MUTATIONS[name]
-    if set(as_object(fields).fields) != set(names):
+    fields = dict(as_object(given))
+    if set(fields) != set(names):
         raise _BarrierError(f"{name} with other fields than its own")
     values: dict[str, Any] = {}
     for field in names:
         if field == "rate_limit":
-            is_null = fields.fields[field] is None
+            is_null = fields[field] is None
             values[field] = None if is_null else _whole(fields, field, -_LONG_MAX - 1, _LONG_MAX)
         else:
             values[field] = _field(fields, field, str, null=name in _OPTIONAL)

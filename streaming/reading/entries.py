@@ -32,7 +32,7 @@ class RecordFault(NamedTuple):
 
     @classmethod
     def of(cls, error: InputError) -> Self:
-        """The same as a value."""
+        """The reason that an error gives."""
         return cls(error.code, error.found, error.expected, error.next_step)
 
 

@@ -24,7 +24,7 @@ from schemas.records import Barrier
 from schemas.table import TableSchema
 from streaming.reading.records.forms import RowImages
 from streaming.verify.dead_letters import DeadLetters
-from streaming.verify.findings import Findings, Report, Rule, Side
+from streaming.verify.findings import Findings, Report, Rule
 from streaming.verify.history import (
     Closed,
     Interval,
@@ -36,7 +36,7 @@ from streaming.verify.history import (
 )
 from streaming.verify.laws import Law, RecordsLaw, TableLaw
 from streaming.verify.records.initial import InitialTable
-from streaming.verify.records.rows import JobView
+from streaming.verify.records.rows import OutputView
 
 
 class Checker:
@@ -45,7 +45,7 @@ class Checker:
     def __init__(
         self,
         table: TableSchema,
-        view: JobView,
+        view: OutputView,
         upstream: tuple[str, Sequence[Source]],
         output: tuple[str, Sequence[Source]],
         findings: Findings | None = None,
@@ -162,14 +162,10 @@ class Checker:
         }
         wrong = {name: pair for name, pair in fields.items() if pair[0] != pair[1]}
         if wrong:
-            self._findings.add(
-                Side.OUTPUT,
-                Rule.BARRIER_DIFFERS,
-                closed.where,
-                expected=", ".join(f"{name} {wanted}" for name, (wanted, _) in wrong.items()),
-                found=", ".join(f"{name} {found}" for name, (_, found) in wrong.items()),
-                barrier=here.curr,
+            wanted, found = (
+                ", ".join(f"{name} {pair[side]}" for name, pair in wrong.items()) for side in (0, 1)
             )
+            self._findings.of_output(Rule.BARRIER_DIFFERS, closed.where, wanted, found, here.curr)
 
     def _check_epochs(self, history: PartitionHistory, interval: Interval) -> None:
         epoch = interval.closed.barrier.curr
@@ -177,28 +173,19 @@ class Checker:
         for entry in interval.changes:
             if entry.epoch != wanted:
                 found = "none" if entry.epoch is None else entry.epoch.decode("ascii", "replace")
-                self._findings.add(
-                    Side.OUTPUT,
-                    Rule.EPOCH_WRONG,
-                    history.at(entry.offset),
-                    expected=f"header epoch {epoch}, the barrier that closes its interval",
-                    found=found,
-                    barrier=epoch,
-                )
+                expected = f"header epoch {epoch}, the barrier that closes its interval"
+                self._findings.of_output(Rule.EPOCH_WRONG, history.at(entry.offset), expected, found, epoch)
 
     def _check_complete(self) -> None:
         parts, positions = self._law.parts, self._law.positions
         unfinished = positions.first_unfinished()
         if unfinished is not None:
-            self._findings.add(
-                Side.OUTPUT,
-                Rule.INCOMPLETE,
-                self._output[parts.partition_of(unfinished)].history.at(),
-                expected=f"all {parts.vnode_count} {parts.name} finished",
-                found=f"{positions.finished} finished",
-                barrier=self._last,
-                vnode=unfinished,
+            where = self._output[parts.partition_of(unfinished)].history.at()
+            expected, found = (
+                f"all {parts.vnode_count} {parts.name} finished",
+                f"{positions.finished} finished",
             )
+            self._findings.of_output(Rule.INCOMPLETE, where, expected, found, self._last, unfinished)
 
     def _report(self) -> Report:
         return Report(

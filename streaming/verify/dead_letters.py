@@ -28,14 +28,14 @@ from schemas.table import TableSchema
 from streaming.reading.entries import Place
 from streaming.reading.values.avro_bytes import RowCodec
 from streaming.reading.values.invalid import InvalidRecordError
-from streaming.verify.findings import Findings, Rule, Side
+from streaming.verify.findings import Findings, Rule
 from streaming.verify.history import PartitionHistory, TopicEntry
 
 _PLACE = re.compile(r"(.+)-([0-9]{1,9})@([0-9]{1,18})")
 
 
 @dataclass(frozen=True, slots=True)
-class DeadLetter:
+class ListedLetter:
     """A record of the dead-letter topic; `place` and `code` are its headers of these names."""
 
     where: Place
@@ -71,14 +71,14 @@ class DeadLetters:
         self,
         table: TableSchema,
         findings: Findings,
-        read: Callable[[], Iterable[DeadLetter]],
+        read: Callable[[], Iterable[ListedLetter]],
         elsewhere: frozenset[RecordId] = frozenset(),
         named: frozenset[RecordId] = frozenset(),
     ) -> None:
         self._table, self._findings, self._read = table, findings, read
         self._elsewhere, self._named = elsewhere, named
         self._rows, self._keys = RowCodec(table.columns), RowCodec(table.key_columns)
-        self._unopened: dict[RecordId, DeadLetter] = {}
+        self._unopened: dict[RecordId, ListedLetter] = {}
         self._seen: set[Place] = set()
         self._listed: set[RecordId] = set()
         self._open: list[_Unlisted] = []
@@ -131,7 +131,7 @@ class DeadLetters:
                 self._judge(letter, unlisted.where, unlisted.entry)
             else:
                 found = f"none for a record at fault ({unlisted.reason})"
-                self._say(Rule.DEAD_LETTER_MISSING, unlisted.where, "a letter", found)
+                self._findings.of_output(Rule.DEAD_LETTER_MISSING, unlisted.where, "a letter", found)
         for place in sorted(self._first & self._unopened.keys() - self._named):
             self._unknown(self._unopened[place])
 
@@ -145,19 +145,21 @@ class DeadLetters:
                 self._unknown(letter)
             elif place in self._listed:
                 expected, found = "each parked record once", f"{letter.place} a second time"
-                self._say(Rule.DEAD_LETTER_DOUBLED, letter.where, expected, found)
+                self._findings.of_output(Rule.DEAD_LETTER_DOUBLED, letter.where, expected, found)
             else:
                 self._listed.add(place)
                 self._unopened[place] = letter
 
-    def _judge(self, letter: DeadLetter, where: Place, entry: TopicEntry) -> None:
+    def _judge(self, letter: ListedLetter, where: Place, entry: TopicEntry) -> None:
         if letter.place != str(where) or (letter.key, letter.value) != (
             entry.given or (entry.key, entry.value)
         ):
-            self._say(Rule.DEAD_LETTER_DIFFERS, letter.where, f"the bytes of {where}", "others")
+            self._findings.of_output(
+                Rule.DEAD_LETTER_DIFFERS, letter.where, f"the bytes of {where}", "others"
+            )
         if letter.code != Code.RECORD_TOO_LARGE and self._is_sound(entry):
             found = f"a sound one at {where}"
-            self._say(Rule.DEAD_LETTER_UNFOUNDED, letter.where, "a record at fault", found)
+            self._findings.of_output(Rule.DEAD_LETTER_UNFOUNDED, letter.where, "a record at fault", found)
 
     def _is_sound(self, entry: TopicEntry) -> bool:
         """True if a record by itself is valid by the contract."""
@@ -171,9 +173,6 @@ class DeadLetters:
         rows = [row for row in (change.before, change.after) if row is not None]
         return {self._table.key_of(row) for row in rows} == {key}
 
-    def _unknown(self, letter: DeadLetter) -> None:
+    def _unknown(self, letter: ListedLetter) -> None:
         expected = "the place of an upstream record after the job's start"
-        self._say(Rule.DEAD_LETTER_UNKNOWN, letter.where, expected, ascii(letter.place[:100]))
-
-    def _say(self, rule: Rule, where: Place, expected: str, found: str) -> None:
-        self._findings.add(Side.OUTPUT, rule, where, expected=expected, found=found)
+        self._findings.of_output(Rule.DEAD_LETTER_UNKNOWN, letter.where, expected, ascii(letter.place[:100]))

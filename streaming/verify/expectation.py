@@ -10,7 +10,7 @@ from streaming.reading.records.forms import RowImages
 from streaming.verify.fold import ChangedKey
 from streaming.verify.history import TopicEntry
 from streaming.verify.positions import Positions
-from streaming.verify.records.rows import JobView, op_of
+from streaming.verify.records.rows import OutputView, op_of
 
 Records = dict[bytes, list[bytes]]
 """By key: the records, in order; never an empty list."""
@@ -28,7 +28,7 @@ class Expectation:
     newly_read: Mapping[bytes, bytes]
     changed: Mapping[bytes, ChangedKey]
     positions: Positions
-    view: JobView
+    view: OutputView
 
     def records(self) -> Records:
         """Everything that must be there. Keys of which nothing must be there are left out."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from schemas.errors import InputError
 from schemas.records import Change, Op
 from streaming.verify.expectation import Expectation
-from streaming.verify.findings import Findings, Place, Rule, Side, digest
+from streaming.verify.findings import Findings, Rule, digest
 from streaming.verify.history import Interval, PartitionHistory, TopicEntry
 from streaming.verify.records.keys import KeySpace
 from streaming.verify.records.rows import RowBytes, op_of
@@ -56,7 +56,9 @@ class Explainer:
             if key is None:
                 key = known[entry.key] = self._keys.canonical(entry.key, self._keys.values(entry.key))
         except InputError as error:
-            self._say(Rule.RECORD_MALFORMED, where, interval, None, error.expected, error.found)
+            self._findings.of_output(
+                Rule.RECORD_MALFORMED, where, error.expected, error.found, interval.closed.barrier.curr
+            )
             return None
         return key
 
@@ -77,25 +79,19 @@ class Explainer:
             values = self._keys.values(key)
         except InputError:
             return  # reported where its record was read
-        vnode = self._keys.vnode_of(values, partition.partition)
+        vnode, say = self._keys.vnode_of(values, partition.partition), self._findings.of_output
+        barrier = interval.closed.barrier.curr
         home = self._keys.partition_of(vnode)
         for entry, record in zip(there, found, strict=True):
             if self._rows.change(record) is None:
                 at = partition.at(entry.offset)
-                self._say(
-                    Rule.RECORD_MALFORMED, at, interval, vnode, "a Change of the output's Row", digest(record)
-                )
+                expected = "a Change of the output's Row"
+                say(Rule.RECORD_MALFORMED, at, expected, digest(record), barrier, vnode)
                 return
         if home != partition.partition:
-            rule, expected = Rule.MISROUTED, f"vnode {vnode} in partition {home}"
-            self._say(
-                rule,
-                where,
-                interval,
-                vnode,
-                expected,
-                f"{_described(found)} in partition {partition.partition}",
-            )
+            expected, there_is = f"vnode {vnode} in partition {home}", _described(found)
+            there_is += f" in partition {partition.partition}"
+            say(Rule.MISROUTED, where, expected, there_is, barrier, vnode)
             return
         if there and not wanted and not expectation.positions.covers(vnode, values):
             rule = Rule.BEYOND_POSITION
@@ -104,7 +100,7 @@ class Explainer:
         differing = self._differing(wanted, found) if rule is Rule.CHANGED else ""
         first = _first_difference(wanted, found)
         place = partition.at(there[first].offset) if first < len(there) else interval.closed.where
-        self._say(rule, place, interval, vnode, _described(wanted), _described(found) + differing)
+        say(rule, place, _described(wanted), _described(found) + differing, barrier, vnode)
 
     def _canonical(self, record: bytes) -> bytes:
         try:
@@ -127,14 +123,6 @@ class Explainer:
                 cells = zip(self._rows.columns, here, there, strict=True)
                 names |= {column.name for column, left, right in cells if repr(left) != repr(right)}
         return names
-
-    def _say(
-        self, rule: Rule, where: Place, interval: Interval, vnode: int | None, expected: str, found: str
-    ) -> None:
-        barrier = interval.closed.barrier.curr
-        self._findings.add(
-            Side.OUTPUT, rule, where, expected=expected, found=found, barrier=barrier, vnode=vnode
-        )
 
 
 def _kind(wanted: Sequence[bytes], found: Sequence[bytes]) -> Rule:

@@ -104,6 +104,18 @@ class Findings:
         if len(self.kept) < self._limit:
             self.kept.append(LawFinding(side, rule, where, barrier, vnode, expected, found))
 
+    def of_output(
+        self,
+        rule: Rule,
+        where: Place,
+        expected: str,
+        found: str,
+        barrier: int | None = None,
+        vnode: int | None = None,
+    ) -> None:
+        """Count a finding on the service's side."""
+        self.add(Side.OUTPUT, rule, where, expected=expected, found=found, barrier=barrier, vnode=vnode)
+
 
 @dataclass(frozen=True, slots=True)
 class Report:

@@ -18,7 +18,7 @@ from streaming.reading.barriers import read_barrier
 from streaming.reading.entries import Place
 from streaming.reading.entries import Source as Source
 from streaming.reading.entries import TopicEntry as TopicEntry
-from streaming.verify.findings import Findings, Rule, Side
+from streaming.verify.findings import Findings, Rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +221,7 @@ class OutputHistory:
         if interval is None:
             return None
         if interval.changes and not interval.closed.joined:
-            self._say(
+            self._findings.of_output(
                 Rule.START_NOT_BARRIER,
                 self.history.at(interval.changes[0].offset),
                 "the barrier at which the job starts as the first record",
@@ -252,7 +252,7 @@ class OutputHistory:
             self._held = None
             if curr == wanted.curr:
                 return interval
-            self._say(
+            self._findings.of_output(
                 Rule.BARRIER_UNKNOWN,
                 interval.closed.where,
                 f"barrier {wanted.curr}, the upstream's next",
@@ -267,7 +267,7 @@ class OutputHistory:
             self._held = None
             curr = interval.closed.barrier.curr
             found = f"barrier {curr}, closing {len(interval.changes)} changes"
-            self._say(
+            self._findings.of_output(
                 Rule.BARRIER_UNKNOWN, interval.closed.where, "barriers of the upstream only", found, curr
             )
 
@@ -278,7 +278,7 @@ class OutputHistory:
             self._missing(wanted, self.history.at(), "the end of the partition, while others have it")
 
     def _missing(self, wanted: Barrier, where: Place, found: str) -> None:
-        self._say(Rule.BARRIER_MISSING, where, f"barrier {wanted.curr}", found, wanted.curr)
+        self._findings.of_output(Rule.BARRIER_MISSING, where, f"barrier {wanted.curr}", found, wanted.curr)
 
     def _peek(self) -> Interval | None:
         if self._held is None and not self._exhausted:
@@ -288,7 +288,7 @@ class OutputHistory:
             else:
                 self._exhausted = True
                 if changes:
-                    self._say(
+                    self._findings.of_output(
                         Rule.DATA_BEHIND_LAST_BARRIER,
                         self.history.at(changes[0].offset),
                         "a barrier as the last record: it becomes visible together with all that precedes it",
@@ -298,7 +298,4 @@ class OutputHistory:
         return self._held
 
     def _malformed(self, where: Place, error: InputError) -> None:
-        self._say(Rule.BARRIER_MALFORMED, where, error.expected, error.found, None)
-
-    def _say(self, rule: Rule, where: Place, expected: str, found: str, barrier: int | None) -> None:
-        self._findings.add(Side.OUTPUT, rule, where, expected=expected, found=found, barrier=barrier)
+        self._findings.of_output(Rule.BARRIER_MALFORMED, where, error.expected, error.found, None)

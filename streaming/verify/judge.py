@@ -31,7 +31,7 @@ from streaming.verify.records.initial import InitialTable
 from streaming.verify.records.predicate import condition_of
 from streaming.verify.records.recoding import WORTH_PROCESSES, Decoding, Processes, in_process
 from streaming.verify.records.redelivered import WentBack
-from streaming.verify.records.rows import JobView
+from streaming.verify.records.rows import OutputView
 from streaming.verify.sources.shortened import FoldedOutput
 from streaming.verify.sources.topics import TopicPair, read_letters
 
@@ -85,26 +85,23 @@ def verify_topics(
 ) -> Report:
     """Check the law (docs/contract.md#the-law) for `output` against `upstream`, record by record, as they are now.
 
-    `table` is the upstream's, `columns` and `condition` the job's (all columns, no filter by default;
-    `condition` parsed against `table`). Both topics may be live: what comes after the start is not looked at.
-    `left_out` are the upstream records, (partition, offset), that the service left out by its operator's order.
-    Where records at fault are parked, in `<output>.dead-letters`, these are judged too; `siblings` are other outputs
-    of the same service, whose letters cover records before this job's start.
-    `formats` are the declared ones of upstream and output, None for `change`; `barriers` their barrier topics, None for
-    one that has none.
-    At most `keep` findings are kept, all are counted. `reads_upstream`: what the job does.
-    With `require_complete` an unfinished part is one, too. `initial`: what the upstream's changes begin from.
+    `table` is the upstream's, `columns` and `condition` the job's (all columns, no filter by default; `condition`
+    parsed against `table`). Both topics may be live: what comes after the start is not looked at. `left_out` are the
+    upstream records, (partition, offset), that the service left out by its operator's order. Where records at fault are
+    parked, in `<output>.dead-letters`, these are judged too; `siblings` are other outputs of the same service, whose
+    letters cover records before this job's start. `formats` are the declared ones of upstream and output, None for
+    `change`; `barriers` their barrier topics, None for one that has none. At most `keep` findings are kept, all are
+    counted. `reads_upstream`: the job is sent the upstream's records. With `require_complete` an unfinished part is a
+    finding, too. `initial`: the table that the upstream's changes begin from.
 
-    Raises:
-        TopicError: a topic is missing, compacted, the other one, or its beginning is gone.
-        InputError: the upstream is no history of this table: bytes that don't decode, barriers out of order.
-        EnvironmentProblem: no broker, or it refuses.
+    Raises: TopicError for a topic that is missing, compacted, the other one, or whose beginning is gone; InputError for
+    an upstream that is no history of this table: bytes that don't decode, barriers out of order; EnvironmentProblem.
     """
     _refuse_same(upstream, output)
     started = time.monotonic()
     tested = None if condition is None else condition_of(condition, table)
     forms = _form(formats[0]), _form(formats[1])
-    view = JobView(table, columns, tested, forms[1].rows_before)
+    view = OutputView(table, columns, tested, forms[1].rows_before)
     elsewhere = _parked_elsewhere(settings, upstream, output, siblings)
     begins = () if initial is None else initial.offsets
     pair = partial(TopicPair, settings, upstream, output, settle_s=settle_s, left_out=left_out)
@@ -149,7 +146,7 @@ def verify_job(
     siblings: Sequence[str] = (),
     initial: InitialTable | None = None,
 ) -> Report:
-    """Same as `verify_topics`, for the output of a job. A form with schema ids needs its ids (`with_ids`)."""
+    """Check the output of a job by `verify_topics`. A form with schema ids needs its ids (`with_ids`)."""
     return verify_topics(
         settings,
         upstream,
@@ -173,7 +170,7 @@ def _sources(
     topics: TopicPair,
     forms: tuple[RecordForm, RecordForm],
     table: TableSchema,
-    view: JobView,
+    view: OutputView,
     went_back: list[str],
     decoding: Decoding,
 ) -> tuple[tuple[str, list[Source]], tuple[str, list[Source]]]:

@@ -18,13 +18,13 @@ from schemas.table import TableSchema
 from streaming.reading.records.forms import RowImages
 from streaming.verify.expectation import Expectation, cross_off
 from streaming.verify.explain import Explainer
-from streaming.verify.findings import Findings, Rule, Side
+from streaming.verify.findings import Findings, Rule
 from streaming.verify.fold import UpstreamFold
 from streaming.verify.history import Closed, Interval, PartitionHistory, TopicEntry
 from streaming.verify.positions import Move, Positions, PublishedParts
 from streaming.verify.records.initial import Rows
 from streaming.verify.records.keys import KeySpace
-from streaming.verify.records.rows import JobView, RowBytes
+from streaming.verify.records.rows import OutputView, RowBytes
 
 
 class Law(Protocol):
@@ -54,7 +54,12 @@ class TableLaw(Law):
     """The law of an output that is sent from the table."""
 
     def __init__(
-        self, table: TableSchema, view: JobView, partitions: int, findings: Findings, rows_before: RowImages
+        self,
+        table: TableSchema,
+        view: OutputView,
+        partitions: int,
+        findings: Findings,
+        rows_before: RowImages,
     ) -> None:
         self.parts = keys = KeySpace(table, partitions)
         self.positions = Positions(keys, findings)
@@ -79,7 +84,7 @@ class TableLaw(Law):
         self._fold.recording = is_due
 
     def judge(self, partition: PartitionHistory, interval: Interval) -> None:
-        """Same as `Law.judge`, key by key."""
+        """Compare key by key."""
         number = partition.partition
         newly_read = self._newly_read(number, interval.closed)
         expectation = Expectation(newly_read, self._fold.changed[number], self.positions, self._view)
@@ -101,15 +106,9 @@ class TableLaw(Law):
 def check_count(findings: Findings, closed: Closed, move: Move, passed: int) -> None:
     """Add a finding unless the row counts in a barrier are those of the rows that its positions passed."""
     if move.rows_claimed is not None and passed != move.rows_claimed:
-        findings.add(
-            Side.OUTPUT,
-            Rule.ROW_COUNT_WRONG,
-            closed.where,
-            expected=f"row_count to rise by {passed}, the rows that the position passed",
-            found=f"by {move.rows_claimed}",
-            barrier=closed.barrier.curr,
-            vnode=move.vnode,
-        )
+        expected = f"row_count to rise by {passed}, the rows that the position passed"
+        found, barrier = f"by {move.rows_claimed}", closed.barrier.curr
+        findings.of_output(Rule.ROW_COUNT_WRONG, closed.where, expected, found, barrier, move.vnode)
 
 
 class UpstreamPartitions(PublishedParts):
@@ -121,7 +120,7 @@ class UpstreamPartitions(PublishedParts):
         self.vnode_count = partitions
 
     def partition_of(self, vnode: int) -> int:
-        """The same number: such a part is a partition."""
+        """Its own number: such a part is a partition."""
         return vnode
 
     def position(self, text: str) -> Key:
@@ -144,7 +143,7 @@ class _Record(NamedTuple):
 class RecordsLaw(Law):
     """The law of an output that is sent the upstream's records; it holds those that no position has passed."""
 
-    def __init__(self, table: TableSchema, view: JobView, partitions: int, findings: Findings) -> None:
+    def __init__(self, table: TableSchema, view: OutputView, partitions: int, findings: Findings) -> None:
         self.parts = UpstreamPartitions(partitions)
         self.positions = Positions(self.parts, findings)
         self._keys = KeySpace(table, partitions) if table.has_key else None
@@ -177,7 +176,7 @@ class RecordsLaw(Law):
         self._interval += 1
 
     def judge(self, partition: PartitionHistory, interval: Interval) -> None:
-        """Same as `Law.judge`, record by record."""
+        """Compare record by record."""
         number, closed = partition.partition, interval.closed
         end, moves = -1, self.positions.move(number, closed)
         for move in moves:
@@ -242,12 +241,5 @@ class RecordsLaw(Law):
         found: str,
     ) -> None:
         where = interval.closed.where if entry is None else partition.at(entry.offset)
-        self._findings.add(
-            Side.OUTPUT,
-            rule,
-            where,
-            expected=expected,
-            found=found,
-            barrier=interval.closed.barrier.curr,
-            vnode=partition.partition,
-        )
+        barrier = interval.closed.barrier.curr
+        self._findings.of_output(rule, where, expected, found, barrier, partition.partition)

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from schemas.position import Key
 from schemas.records import VnodeProgress
-from streaming.verify.findings import Findings, Place, Rule, Side
+from streaming.verify.findings import Findings, Rule
 from streaming.verify.history import Closed
 
 
@@ -126,10 +126,7 @@ class Positions:
         self._say(Rule.PROGRESS_INVALID, closed, vnode, expected, found)
 
     def _say(self, rule: Rule, closed: Closed, vnode: int, expected: str, found: str) -> None:
-        where: Place = closed.where
-        self._findings.add(
-            Side.OUTPUT, rule, where, expected=expected, found=found, barrier=closed.barrier.curr, vnode=vnode
-        )
+        self._findings.of_output(rule, closed.where, expected, found, closed.barrier.curr, vnode)
 
     @property
     def finished(self) -> int:

@@ -9,7 +9,7 @@ from schemas.avro.codec import ChangeCodec, KeyCodec, barrier_header, encode_bar
 from streaming.verify.checker import Checker
 from streaming.verify.findings import Report
 from streaming.verify.history import TopicEntry
-from streaming.verify.records.rows import JobView
+from streaming.verify.records.rows import OutputView
 from tests.kit.histories import History, Item
 
 
@@ -75,7 +75,7 @@ def judge(history: History) -> Report:
     upstream, output = encoded(history)
     return Checker(
         history.table,
-        JobView(history.table, history.columns, history.condition),
+        OutputView(history.table, history.columns, history.condition),
         ("up", [ListSource(entries) for entries in upstream]),
         ("out", [ListSource(entries) for entries in output]),
     ).run()

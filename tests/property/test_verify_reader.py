@@ -111,6 +111,10 @@ ODD_BYTES: list[tuple[bytes, object]] = [
     (rb'{"unread":"\ud800","n":1}', 1),
     (b'{"unread":%s,"n":1}' % DEEP.encode(), 1),
     (b'{"unread":[%s],"n":1}' % DEEP.encode(), None),
+    (b'{"n":-0}', 0),
+    (b'{"unread":%s,"n":1}' % (b"9" * 1_000), 1),
+    (b'{"unread":%s,"n":1}' % (b"9" * 1_001), None),
+    (b'{"unread":0.%s,"n":1}' % (b"9" * 999), None),
 ]
 
 
@@ -125,6 +129,43 @@ def test_odd_bytes_are_taken_or_refused(value: bytes, expected: object) -> None:
     change = reader.record(None, value).change
     assert change is not None
     assert change.row[0] == (None if expected == [None] else expected)
+
+
+def framed(schema: str, row: str, end: str = "}") -> Record:
+    """A row in Kafka Connect's frame."""
+    return b'{"id":7,"name":"a"}', f'{{"schema":{schema},"payload":{row}{end}'.encode()
+
+
+MILLIS, MICROS = (
+    f'{{"fields":[{{"field":"at","type":"int64","name":"io.debezium.time.{name}"}}]}}'
+    for name in ("Timestamp", "MicroTimestamp")
+)
+UNREADABLE = '{"fields":[{"field":"at","type":"int64","name":"io.debezium.time.Time"}]}'
+FRAMES = [
+    *(framed(MICROS, row) for row in ('{"at":1000000}', '{"at":null}', "null", "5", '{"at":1}{', "")),
+    framed(MILLIS, '{"at":1000}'),
+    framed(MICROS, '{"at":1000000}', ',"more":1}'),
+    framed(MICROS, '{"at":1000000}', "} "),
+    framed(MICROS, '{"at":1000000}', ""),
+    framed(UNREADABLE, '{"at":1}'),
+    framed(UNREADABLE, "{}"),
+    framed(MICROS, '{"at":"\xff"}'),
+    framed(MICROS, f'{{"unread":{DEEP}}}'),
+    framed(MICROS, "null", "x"),
+]
+
+
+@pytest.mark.parametrize("first", FRAMES, ids=range(len(FRAMES)))
+def test_a_frame_says_the_same_behind_any_other(first: Record) -> None:
+    table = declare(
+        {
+            "name": "t",
+            "columns": {"id": "bigint", "name": "string", "at": "timestamp"},
+            "primary_key": ["id", "name"],
+        }
+    )
+    found = [each for second in FRAMES for each in (first, second)]
+    assert disagreements(UpsertFormat(), table, found) == []
 
 
 def test_no_number_loses_a_digit() -> None:

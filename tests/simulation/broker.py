@@ -30,7 +30,7 @@ from streaming.sink.columns import EncodedRecords, SinkPartition
 from streaming.sink.kafka_client import LastBarrier, OutputClient
 from streaming.sink.kafka_writer import KafkaWriter
 from streaming.sink.protocol import foreign_records, output_missing
-from streaming.verify.dead_letters import DeadLetter
+from streaming.verify.dead_letters import ListedLetter
 from streaming.verify.findings import Place
 from streaming.verify.history import TopicEntry
 from tests.simulation.broker_answers import last_of, no_answer, too_large, unknown
@@ -159,10 +159,10 @@ class Topics:
         """Whether a transaction in a partition has no marker yet."""
         return any(place in transaction.places for transaction in self.current.values())
 
-    def letters(self, topic: str) -> list[DeadLetter]:
+    def letters(self, topic: str) -> list[ListedLetter]:
         """The dead letters of a topic that a committed reader sees."""
         return [
-            DeadLetter(Place(topic, 0, offset), each.letter or "", each.key, each.value, each.code)
+            ListedLetter(Place(topic, 0, offset), each.letter or "", each.key, each.value, each.code)
             for offset, each in self._visible((topic, 0))
         ]
 

@@ -35,13 +35,13 @@ from streaming.core.jobs import jobs_after
 from streaming.reading.barriers import MergedSource
 from streaming.reading.records.forms import RecordForm
 from streaming.verify.checker import Checker
-from streaming.verify.dead_letters import DeadLetter, DeadLetters
+from streaming.verify.dead_letters import DeadLetters, ListedLetter
 from streaming.verify.findings import Findings, Rule
 from streaming.verify.history import TopicEntry
 from streaming.verify.records.canonical import canonical
 from streaming.verify.records.initial import InitialTable
 from streaming.verify.records.predicate import condition_of
-from streaming.verify.records.rows import JobView
+from streaming.verify.records.rows import OutputView
 from tests.kit.encoded_histories import ListSource
 from tests.simulation.broker import Topics
 from tests.simulation.changelog import Changelog
@@ -101,7 +101,7 @@ def _output(world: World, job: JobDefinition, state: JobState | None) -> Iterato
     upstream = changelog.entries if world.setting.parks else _without_faulty(changelog)
     sources = [[ListSource(each) for each in topic] for topic in (upstream, partitions)]
     form, findings = RecordForm.of(job.format), Findings()
-    view = JobView(table, job.columns, condition, form.rows_before)
+    view = OutputView(table, job.columns, condition, form.rows_before)
     letters = None
     if world.setting.parks:
         letters = DeadLetters(table, findings, partial(_letters, world, job), _faulty(world))
@@ -152,7 +152,7 @@ def _committed(topics: Topics, job: JobDefinition, number: int) -> list[TopicEnt
     return list(MergedSource(ListSource(data), ListSource(barriers), job.barrier_topic, number).entries())
 
 
-def _letters(world: World, job: JobDefinition) -> list[DeadLetter]:
+def _letters(world: World, job: JobDefinition) -> list[ListedLetter]:
     topics = world.durable.topics
     return topics.letters(job.dead_letters) if topics.partitions(job.dead_letters) else []
 

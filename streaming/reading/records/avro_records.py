@@ -8,12 +8,13 @@ from typing import Any
 
 from schemas.errors import Code
 from schemas.kinds.columns import in_records
+from schemas.position import Key
 from schemas.table import Column
 from schemas.types import ColumnType, TypeName
 from streaming.reading.records.forms import RecordForm
 from streaming.reading.records.json_records import JsonRecords
 from streaming.reading.records.logs import NUMBER_FIELDS, TEXT_FIELDS
-from streaming.reading.records.upstreams import EncodedRecords, Envelope, EventRow, Values
+from streaming.reading.records.upstreams import Event, EventRow, UpstreamEncoding
 from streaming.reading.values.avro_bytes import FieldReader
 from streaming.reading.values.avro_fields import (
     FramedReader,
@@ -53,96 +54,75 @@ class _NoSchemas:
         return None
 
 
-class AvroRecords(EncodedRecords):
-    """See `EncodedRecords`."""
+class AvroRecords(UpstreamEncoding):
+    """See `UpstreamEncoding`."""
 
     general = Code.CHANGE_MALFORMED
 
     def __init__(self, form: RecordForm, columns: Sequence[Column], key_columns: Sequence[Column]) -> None:
         schemas: SchemaLookup = _NoSchemas() if form.schemas is None else form.schemas
         self._columns, self._key_columns = in_records(columns), in_records(key_columns)
+        self._names = [column.name for column in self._columns]
+        self._key_names = [column.name for column in self._key_columns]
         self._deleted_field = form.deleted_field_of(columns) if form.format == "upsert" else None
         row = partial(record_reader, columns=self._columns, truncates=form.truncates)
-        value: RecordShape = row if self._deleted_field is None else self._with_deleted_field(row)
+        value: RecordShape = row if self._deleted_field is None else partial(self._deletable_row, row=row)
         if form.format == "debezium":
             value = partial(_event, rows=row, whole=form.before == "full")
         self._values = FramedReader(schemas, value)
         self._keys = FramedReader(schemas, self._key_shape(form))
         self._plain_keys = None if form.key in ("record", "avro") else JsonRecords(form, columns, key_columns)
-        texts = placeholder_texts(form.unavailable) if form.format == "debezium" else frozenset[str]()
-        self._left_out: Mapping[TypeName, frozenset[Any]] = {
-            TypeName.STRING: texts,
-            TypeName.BINARY: frozenset(text.encode() for text in texts),
-        }
+        texts = placeholder_texts(form.unavailable) if form.format == "debezium" else ()
+        of_type = {TypeName.STRING: frozenset(texts), TypeName.BINARY: frozenset(map(str.encode, texts))}
+        self._left_out = [
+            (index, of_type[column.type.name])
+            for index, column in enumerate(self._columns)
+            if column.type.name in of_type and column.name not in self._key_names
+        ]
 
     def _key_shape(self, form: RecordForm) -> RecordShape:
         if form.format == "upsert" and form.key == "avro":
             return partial(value_reader, column=self._key_columns[0])
         return partial(record_reader, columns=self._key_columns, exact=True, truncates=form.truncates)
 
-    def _with_deleted_field(self, row: Any) -> RecordShape:
-        name = self._deleted_field or ""
-        if name in {column.name for column in self._columns}:
-            shape: RecordShape = row
-            return shape
-
-        def with_field(schema: AvroSchema) -> FieldReader:
+    def _deletable_row(self, schema: AvroSchema, row: Any) -> FieldReader:
+        name, columns = self._deleted_field or "", list(self._columns)
+        if name not in self._names:
             kinds = {each["type"] for each in branches_of(fields_of(schema).get(name, "null"))}
-            field = _optional(name, TypeName.BOOLEAN if "boolean" in kinds else TypeName.STRING)
-            read: FieldReader = row(schema, columns=[*self._columns, field])
-            return read
+            columns.append(_optional(name, TypeName.BOOLEAN if "boolean" in kinds else TypeName.STRING))
+        read: FieldReader = row(schema, columns=columns)
+        return read
 
-        return with_field
-
-    def key(self, data: bytes) -> Values:
+    def key(self, data: bytes) -> Key:
         if self._plain_keys is not None:
             return self._plain_keys.key(data)
         if not data:
             raise InvalidRecordError("no bytes")
-        found = self._keys.read(data)
-        return {column.name: found[column.name] for column in self._key_columns}
+        return tuple(map(self._keys.read(data).get, self._key_names))
 
-    def row(self, data: bytes) -> Values | None:
+    def row(self, data: bytes) -> list[Any] | None:
         values = self._values.read(data)
-        if self._deleted_field is None:
-            return values
-        is_deleted = values.get(self._deleted_field)
-        if type(is_deleted) not in (bool, str, type(None)) or is_deleted not in _IS_DELETED:
-            raise InvalidRecordError(f"a {self._deleted_field} that is neither true nor false")
-        return None if _IS_DELETED[is_deleted] else values
+        if self._deleted_field is not None:
+            is_deleted = values.get(self._deleted_field)
+            if type(is_deleted) not in (bool, str, type(None)) or is_deleted not in _IS_DELETED:
+                raise InvalidRecordError(f"a {self._deleted_field} that is neither true nor false")
+            if _IS_DELETED[is_deleted]:
+                return None
+        return list(map(values.get, self._names))
 
-    def envelope(self, data: bytes) -> AvroEnvelope:
-        return AvroEnvelope(self, self._values.read(data))
+    def event(self, data: bytes) -> Event:
+        fields = self._values.read(data)
+        return Event(_text(fields.get("op")), fields)
 
-    def event_row(self, row: Values) -> EventRow:
-        """A row of an event."""
-        keys = {column.name for column in self._key_columns}
-        left_out = tuple(
-            index
-            for index, column in enumerate(self._columns)
-            if column.name not in keys and row.get(column.name) in self._left_out.get(column.type.name, ())
-        )
-        names = {self._columns[index].name for index in left_out}
-        return EventRow({name: value for name, value in row.items() if name not in names}, left_out)
+    def source(self, value: Any) -> Mapping[str, Any]:
+        return {name: _text(each) if isinstance(each, bytes) else each for name, each in value.items()}
 
-
-class AvroEnvelope(Envelope):
-    """See `Envelope`."""
-
-    def __init__(self, records: AvroRecords, fields: Values) -> None:
-        self._records, self._fields = records, fields
-        self.op = _text(fields.get("op"))
-        self.has_time, self.has_source, self.has_after = (
-            fields.get(name) is not None for name in ("ts_ms", "source", "after")
-        )
-
-    def source(self) -> Mapping[str, Any]:
-        fields = self._fields.get("source") or {}
-        return {name: _text(value) if isinstance(value, bytes) else value for name, value in fields.items()}
-
-    def row(self, name: str) -> EventRow | None:
-        row = self._fields.get(name)
-        return None if row is None else self._records.event_row(row)
+    def event_row(self, value: Any, plan: Any) -> EventRow:
+        row = list(map(value.get, self._names))
+        left_out = tuple(index for index, texts in self._left_out if row[index] in texts)
+        for index in left_out:
+            row[index] = None
+        return EventRow(row, left_out)
 
 
 def _text(data: bytes | None) -> str | None:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from schemas.errors import Code
 from schemas.kinds.columns import in_records
+from schemas.position import Key
 from schemas.table import Column
 from schemas.types import TypeName
 from streaming.reading.records.forms import RecordForm
-from streaming.reading.records.logs import NUMBER_FIELDS, TEXT_FIELDS
-from streaming.reading.records.upstreams import EncodedRecords, Envelope, EventRow, Values
+from streaming.reading.records.upstreams import Event, EventRow, UpstreamEncoding
 from streaming.reading.values.connect import (
     NO_MEANINGS,
     PARTS,
@@ -27,186 +27,186 @@ from streaming.reading.values.connect import (
 )
 from streaming.reading.values.invalid import InvalidRecordError
 from streaming.reading.values.json_text import (
-    JsonNumber,
     JsonObject,
     as_object,
     compact,
+    end_of_value,
+    names_of,
     parsed,
-    parsed_object,
     text_of,
 )
-from streaming.reading.values.json_values import Reader, plain_reader, read_value, text_reader
+from streaming.reading.values.json_values import (
+    NamedReader,
+    Reader,
+    plain_reader,
+    read_row,
+    read_value,
+    text_reader,
+)
 
-_BEGIN_OF_FRAME = b'{"schema"'
-_LONGS = range(-(2**63), 2**63)
+_SCHEMA, _PAYLOAD = '{"schema":', ',"payload":'
 
 
-class JsonColumns:
-    """Reads values of some columns. Their readers under one schema are kept, as most records have the same."""
+class RowPlan(NamedTuple):
+    """The readers of columns under one schema, and by index the columns that it makes unreadable."""
 
-    def __init__(self, form: RecordForm, columns: Sequence[Column]) -> None:
+    readers: list[NamedReader]
+    faults: dict[int, InvalidRecordError]
+
+
+class FramedColumns:
+    """Objects of some columns, alone or in a frame. What the last frame says is kept: most records have the same."""
+
+    def __init__(self, form: RecordForm, columns: Sequence[Column], inside: str | None = None) -> None:
+        """`inside`: the field of a frame's schema that describes the columns, None for all of it."""
         self.columns = in_records(columns)
-        self._form, self._known = form, dict[tuple[str, FieldMeaning], Reader]()
-        self._undescribed = dict[str, Reader]()
+        self._form, self._inside, self._is_event = form, inside, form.format == "debezium"
+        self._can_be_framed = PARTS.isdisjoint(column.name for column in self.columns)
+        self._plain = self._described = self.plan(NO_MEANINGS)
+        self._begin: str | None = None
 
-    def value(self, column: Column, value: Any, meanings: Meanings) -> Any:
-        """None for null. Raises: InvalidRecordError."""
-        name = column.name
-        reader = None if meanings else self._undescribed.get(name)
-        if reader is None:
-            meaning = meanings.get(name, UNSAID)
-            reader = self._known.get((name, meaning))
-            if reader is None:
-                reader = self._known[name, meaning] = self._reader(column, meaning)
-            if not meanings:
-                self._undescribed[name] = reader
-        return read_value(reader, value, column)
+    def plan(self, meanings: Meanings) -> RowPlan:
+        """The readers of the columns by what a frame says of them."""
+        made = RowPlan([], {})
+        for index, column in enumerate(self.columns):
+            try:
+                reader = self._reader(column, meanings.get(column.name, UNSAID))
+            except InvalidRecordError as reason:
+                made.faults[index], reader = reason, plain_reader(column)
+            made.readers.append((column.name, reader, column))
+        return made
 
     def _reader(self, column: Column, meaning: FieldMeaning) -> Reader:
         truncates = self._form.truncates
-        if self._form.format == "debezium":
+        if self._is_event:
             return described_reader(column, meaning, self._form.time, self._form.decimal, truncates=truncates)
         if meaning.name is None and meaning.fault is None:
             return plain_reader(column, truncates=truncates)
         plain = Column(column.name, column.type, column.nullable, unsigned=column.unsigned)
         return described_reader(plain, meaning, "adaptive", "precise", truncates=truncates)
 
+    def opened(self, data: bytes) -> tuple[JsonObject | None, RowPlan]:
+        """The fields, None for a null in a frame, with their readers. Raises: InvalidRecordError."""
+        text = text_of(data)
+        if self._begin is not None and text.startswith(self._begin) and text.endswith("}"):
+            try:
+                return _object_or_null(parsed(text[len(self._begin) : -1], level=1)), self._described
+            except InvalidRecordError:
+                pass  # the frame goes on behind its payload, or the record as a whole is invalid
+        fields = as_object(parsed(text))
+        if not self.is_frame(text, fields):
+            return fields, self._plain
+        parts = dict(fields)
+        plan = self.plan(meanings_in(parts["schema"], self._inside))
+        self._remember(text, fields, plan)
+        return _object_or_null(parts.get("payload", False)), plan
 
-class JsonRecords(EncodedRecords):
-    """See `EncodedRecords`."""
+    def is_frame(self, text: str, fields: JsonObject) -> bool:
+        """True for a record within its schema. Raises: InvalidRecordError for a part that comes twice."""
+        if not self._is_event:
+            return self._can_be_framed and len(fields) == 2 and set(names_of(fields)) == PARTS
+        if not text.startswith(_SCHEMA[:-1]):
+            return False
+        if len(dict(fields)) < len(fields):
+            raise InvalidRecordError("a part of its frame that comes twice")
+        return True
+
+    def _remember(self, text: str, fields: JsonObject, plan: RowPlan) -> None:
+        if names_of(fields) != ["schema", "payload"] or not text.startswith(_SCHEMA + "{"):
+            return
+        end = end_of_value(text, len(_SCHEMA))
+        if text.startswith(_PAYLOAD, end):
+            self._begin, self._described = text[: end + len(_PAYLOAD)], plan
+
+    def row(self, fields: Mapping[str, Any], plan: RowPlan) -> list[Any]:
+        """The values of all columns. Raises: InvalidRecordError."""
+        for index, fault in plan.faults.items():
+            if self._is_event or self.columns[index].name in fields:
+                read_row(plan.readers[:index], fields)  # an invalid value before it comes first
+                raise fault
+        return read_row(plan.readers, fields)
+
+
+def _object_or_null(value: Any) -> JsonObject | None:
+    return None if value is None else as_object(value)
+
+
+class JsonRecords(UpstreamEncoding):
+    """See `UpstreamEncoding`."""
 
     general = Code.JSON_MALFORMED
 
     def __init__(self, form: RecordForm, columns: Sequence[Column], key_columns: Sequence[Column]) -> None:
-        self._form = form
-        self._columns, self._keys = JsonColumns(form, columns), JsonColumns(form, key_columns)
+        self._form, is_event = form, form.format == "debezium"
+        self._values = FramedColumns(form, columns, "after" if is_event else None)
+        self._keys = FramedColumns(form, key_columns)
+        self._key_names = {column.name for column in self._keys.columns}
         self._deleted_field = form.deleted_field_of(columns) if form.format == "upsert" else None
-        key_names = {column.name for column in self._keys.columns}
-        left_out = {}
-        if form.format == "debezium":
+        texts: dict[TypeName, frozenset[str]] = {}
+        if is_event:
             in_base64 = base64.b64encode(placeholder_bytes(form.unavailable)).decode()
-            left_out = {
-                TypeName.STRING: placeholder_texts(form.unavailable),
-                TypeName.BINARY: frozenset([in_base64]),
-            }
-        self._left_out = {
-            column.name: left_out.get(column.type.name, frozenset())
-            for column in self._columns.columns
-            if column.name not in key_names
-        }
+            texts[TypeName.STRING] = placeholder_texts(form.unavailable)
+            texts[TypeName.BINARY] = frozenset([in_base64])
+        self._left_out = [
+            (index, column.name, texts[column.type.name])
+            for index, column in enumerate(self._values.columns)
+            if column.name not in self._key_names and column.type.name in texts
+        ]
 
-    def key(self, data: bytes) -> Values:
+    def key(self, data: bytes) -> Key:
         if self._form.format == "upsert" and self._form.key != "record":
-            [column] = self._keys.columns
-            return {column.name: self._single_key(data, column)}
-        fields, meanings = self._unframed(data, self._keys)
-        columns = {column.name: column for column in self._keys.columns}
-        if fields is None or sorted(fields.names) != sorted(columns):
+            return (self._single_key(data),)
+        fields, plan = self._keys.opened(data)
+        found = dict(fields or ())
+        if fields is None or found.keys() != self._key_names or len(found) < len(fields):
             raise InvalidRecordError("other fields than the key columns", Code.KEY_MISMATCH)
-        return {
-            name: self._keys.value(column, fields.fields[name], meanings) for name, column in columns.items()
-        }
+        return tuple(self._keys.row(found, plan))
 
-    def _single_key(self, data: bytes, column: Column) -> Any:
+    def _single_key(self, data: bytes) -> Any:
+        [column] = self._keys.columns
+        text = text_of(data)
         if self._form.key == "text":
-            return read_value(text_reader(column, truncates=self._form.truncates), text_of(data), column)
-        value, meanings = parsed(data), NO_MEANINGS
-        if isinstance(value, JsonObject | list):
-            frame = as_object(value)
-            if not _is_frame(frame, self._keys):
+            return read_value(text_reader(column, truncates=self._form.truncates), text, column)
+        value, meanings = parsed(text), NO_MEANINGS
+        if isinstance(value, tuple | list):
+            frame = dict(as_object(value))
+            if not self._keys.is_frame(text, value):  # type: ignore[arg-type]
                 raise InvalidRecordError("an object or a list")
-            value, meanings = frame.fields["payload"], {column.name: meaning_of(frame.fields["schema"])}
-        return self._keys.value(column, value, meanings)
+            value, meanings = frame["payload"], {column.name: meaning_of(frame["schema"])}
+        return self._keys.row({column.name: value}, self._keys.plan(meanings))[0]
 
-    def row(self, data: bytes) -> Values | None:
-        fields, meanings = self._unframed(data, self._columns)
-        if fields is None or self._is_deleted(fields):
+    def row(self, data: bytes) -> list[Any] | None:
+        fields, plan = self._values.opened(data)
+        if fields is None:
             return None
-        return {
-            column.name: self._columns.value(column, fields.fields[column.name], meanings)
-            for column in self._columns.columns
-            if column.name in fields.fields
-        }
+        found = dict(fields)
+        if self._deleted_field is not None and self._is_deleted(found.get(self._deleted_field)):
+            return None
+        return self._values.row(found, plan)
 
-    def _is_deleted(self, row: JsonObject) -> bool:
-        value = row.fields.get(self._deleted_field or "")
-        if value in ("true", "false") and type(value) is str:
+    def _is_deleted(self, value: Any) -> bool:
+        if type(value) is str and value in ("true", "false"):
             return value == "true"
         if not isinstance(value, bool | None):
             raise InvalidRecordError("neither true nor false", column=self._deleted_field)
         return value is True
 
-    def envelope(self, data: bytes) -> JsonEnvelope | None:
-        fields, meanings = self._unframed(data, self._columns, inside="after")
-        return None if fields is None else JsonEnvelope(self, fields, meanings)
-
-    def event_row(self, value: Any, meanings: Meanings) -> EventRow:
-        """A row of an event."""
-        fields, values, left_out = as_object(value).fields, Values(), []
-        for index, column in enumerate(self._columns.columns):
-            found = fields.get(column.name)
-            texts = self._left_out.get(column.name)
-            if texts and found is not None and (found if type(found) is str else compact(found)) in texts:
-                left_out.append(index)
-            else:
-                values[column.name] = self._columns.value(column, found, meanings)
-        return EventRow(values, tuple(left_out))
-
-    def _unframed(
-        self, data: bytes, columns: JsonColumns, inside: str | None = None
-    ) -> tuple[JsonObject | None, Meanings]:
-        """The fields, None for a null in a frame, and what the frame says of those of its field `inside`, or of all."""
-        fields = parsed_object(data)
-        if self._form.format == "debezium":
-            if not data.startswith(_BEGIN_OF_FRAME):
-                return fields, NO_MEANINGS
-            if len(fields.fields) < len(fields.pairs):
-                raise InvalidRecordError("a part of its frame that comes twice")
-        elif not _is_frame(fields, columns):
-            return fields, NO_MEANINGS
-        meanings = meanings_in(fields.fields["schema"], inside)
-        payload = fields.fields.get("payload", False)
-        return (None if payload is None else as_object(payload)), meanings
-
-
-def _is_frame(fields: JsonObject, columns: JsonColumns) -> bool:
-    """True for an object of a schema and a payload and nothing else, neither of which is a column."""
-    return sorted(fields.names) == sorted(PARTS) and PARTS.isdisjoint(
-        column.name for column in columns.columns
-    )
-
-
-class JsonEnvelope(Envelope):
-    """See `Envelope`. Fields that are null are not there."""
-
-    def __init__(self, records: JsonRecords, fields: JsonObject, meanings: Meanings) -> None:
-        self._records, self._meanings = records, meanings
-        self._fields = found = {name: value for name, value in fields.fields.items() if value is not None}
-        op = found.get("op")
-        self.op = op if op is None or type(op) is str else compact(op)
-        self.has_time, self.has_source, self.has_after = (
-            name in found for name in ("ts_ms", "source", "after")
-        )
-
-    def source(self) -> dict[str, Any]:
-        return _source_of(self._fields["source"]) if self.has_source else {}
-
-    def row(self, name: str) -> EventRow | None:
-        if name not in self._fields:
+    def event(self, data: bytes) -> Event | None:
+        fields, plan = self._values.opened(data)
+        if fields is None:
             return None
-        return self._records.event_row(self._fields[name], self._meanings)
+        found = dict(fields)
+        op = found.get("op")
+        return Event(op if op is None or type(op) is str else compact(op), found, plan)
 
+    def source(self, value: Any) -> Mapping[str, Any]:
+        return dict(as_object(value))
 
-def _source_of(value: Any) -> dict[str, Any]:
-    """The fields that positions are made of; those of another type, as other connectors have them, are left out."""
-    fields, found = as_object(value).fields, dict[str, Any]()
-    for name in TEXT_FIELDS:
-        if type(text := fields.get(name)) is str:
-            found[name] = text
-        elif name == "snapshot" and type(text) is bool:
-            found[name] = compact(text)
-    for name in NUMBER_FIELDS:
-        number = fields.get(name)
-        if isinstance(number, JsonNumber) and number.is_whole and int(number) in _LONGS:
-            found[name] = int(number)
-    return found
+    def event_row(self, value: Any, plan: RowPlan) -> EventRow:
+        fields, left_out = dict(as_object(value)), []
+        for index, name, texts in self._left_out:
+            found = fields.get(name)
+            if found is not None and (found if type(found) is str else compact(found)) in texts:
+                left_out.append(index)
+                fields[name] = None
+        return EventRow(self._values.row(fields, plan), tuple(left_out))

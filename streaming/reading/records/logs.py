@@ -16,6 +16,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from streaming.reading.values.json_text import JsonNumber
+
 LogOffset = tuple[int, ...]
 TEXT_FIELDS = "connector", "name", "db", "snapshot", "sequence", "file", "gtid", "commit_lsn", "change_lsn"
 NUMBER_FIELDS = "lsn", "pos", "row", "server_id", "event_serial_no", "ts_ms"
@@ -68,11 +70,11 @@ class PlaceInLog(NamedTuple):
 
 def place_in_log(source: Mapping[str, Any]) -> PlaceInLog | None:
     """The location of an event, by its `source`; None if it can't be compared with others."""
-    family = _FAMILIES.get(source.get("connector") or "")
-    snapshot = source.get("snapshot") or STREAMED
+    family = _FAMILIES.get(_text(source, "connector"))
+    snapshot = _text(source, "snapshot") or STREAMED
     if family is None or snapshot == INCREMENTAL:
         return None
-    name, db = source.get("name") or "", source.get("db") or ""
+    name, db = _text(source, "name"), _text(source, "db")
     if snapshot != STREAMED:
         return PlaceInLog(LogName(family, name, db))
     origin, position = None, None
@@ -84,35 +86,48 @@ def place_in_log(source: Mapping[str, Any]) -> PlaceInLog | None:
         origin, position = _in_mysql(source)
     if position is None or not all(0 <= number < _MOST for number in position):
         return None
-    return PlaceInLog(
-        LogName(family, name, None if family == "mysql" else db, origin), position, source.get("ts_ms")
-    )
+    log = LogName(family, name, None if family == "mysql" else db, origin)
+    return PlaceInLog(log, position, _number(source, "ts_ms"))
+
+
+# Fields of another type, as other connectors have them under these names, are as good as not there.
+
+
+def _text(source: Mapping[str, Any], name: str) -> str:
+    text = source.get(name)
+    if type(text) is bool and name == "snapshot":
+        return "true" if text else "false"
+    return text if type(text) is str else ""
+
+
+def _number(source: Mapping[str, Any], name: str) -> int | None:
+    number = source.get(name)
+    if type(number) is JsonNumber and number == "-0":
+        return 0
+    return number if type(number) is int and -_MOST <= number < _MOST else None
 
 
 def _in_postgresql(source: Mapping[str, Any]) -> LogOffset | None:
-    sequence, lsn = _SEQUENCE.fullmatch(source.get("sequence") or ""), source.get("lsn")
+    sequence, lsn = _SEQUENCE.fullmatch(_text(source, "sequence")), _number(source, "lsn")
     return None if sequence is None or lsn is None else (int(sequence[1]), lsn)
 
 
 def _in_sqlserver(source: Mapping[str, Any]) -> LogOffset | None:
-    commit, change = (_LSN.fullmatch(source.get(name) or "") for name in ("commit_lsn", "change_lsn"))
+    commit, change = (_LSN.fullmatch(_text(source, name)) for name in ("commit_lsn", "change_lsn"))
     if commit is None or change is None:
         return None
     numbers = (int(text, 16) for lsn in (commit, change) for text in (lsn[1], lsn[2] + lsn[3]))
-    return *numbers, source.get("event_serial_no") or 0
+    return *numbers, _number(source, "event_serial_no") or 0
 
 
 def _in_mysql(source: Mapping[str, Any]) -> tuple[str | int | None, LogOffset | None]:
-    file, pos, row = _FILE.fullmatch(source.get("file") or ""), source.get("pos"), source.get("row")
-    server, gtid = source.get("server_id"), source.get("gtid")
+    file, pos, row = _FILE.fullmatch(_text(source, "file")), _number(source, "pos"), _number(source, "row")
     if file is None or pos is None or row is None:
         return None, None
-    offset = (
-        int(file[1]),
-        pos,
-        row,
-    )  # the number of a file counts, not its text: bin.1000000 is behind bin.999999
-    if gtid is None:
+    # The number of a file counts, not its text: bin.1000000 is behind bin.999999.
+    offset = int(file[1]), pos, row
+    if type(gtid := source.get("gtid")) is not str:
+        server = _number(source, "server_id")
         return server, None if server is None else offset
     parts = _GTID.fullmatch(gtid)
     if parts is None:

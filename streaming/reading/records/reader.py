@@ -57,7 +57,7 @@ def _records(form: RecordForm, columns: Columns, key_columns: Columns) -> AvroRe
 
 READERS: dict[str, MakeReader] = {
     "change": lambda form, columns, keys: PlainChanges(columns, keys),
-    "append": lambda form, columns, keys: Appended(form, columns, _records(form, columns, keys)),
+    "append": lambda form, columns, keys: Appended(_records(form, columns, keys)),
     "upsert": lambda form, columns, keys: Upserts(form, columns, keys, _records(form, columns, keys)),
     "debezium": lambda form, columns, keys: ChangeEvents(form, columns, keys, _records(form, columns, keys)),
 }

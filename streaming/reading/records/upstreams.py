@@ -1,6 +1,6 @@
 """Records of an upstream in the forms `upsert`, `append` and `debezium`, in JSON and in Avro by a registry.
 
-JsonRecords, AvroRecords      keys, rows and events in one encoding
+JsonRecords, AvroRecords            keys, rows and events in one encoding
 Upserts, Appended, ChangeEvents     what they say of the table
 """
 
@@ -19,64 +19,51 @@ from streaming.reading.records.forms import ReadRecord, RecordForm
 from streaming.reading.records.logs import INCREMENTAL, place_in_log
 from streaming.reading.values.invalid import InvalidRecordError
 
-Values = dict[str, Any]
-"""By the name in records; what a record lacks is not there."""
-
 _MESSAGE, _TRUNCATE = "m", "t"
-_OPS = {"r": Op.INSERT, "c": Op.INSERT, "u": Op.UPDATE, "d": Op.DELETE}
+EVENT_OPS = {"r": Op.INSERT, "c": Op.INSERT, "u": Op.UPDATE, "d": Op.DELETE}
 _READ = "r"
 
 
 class EventRow(NamedTuple):
     """A row of an event, and by index the columns that it leaves out because their value is what it was."""
 
-    values: Values
+    values: Sequence[Any]
     left_out: tuple[int, ...] = ()
 
 
-class ChangeEvent(NamedTuple):
-    """An event that changes a row, with the rows that it has."""
+class Event(NamedTuple):
+    """An event by its op, its fields as their encoding has them, and what its encoding needs to read its rows."""
 
-    op: str
-    before: EventRow | None
-    after: EventRow | None
-    snapshot: str | None
+    op: str | None
+    fields: Mapping[str, Any]
+    plan: Any = None
 
 
-class EncodedRecords(ABC):
-    """Reads the parts of records in one encoding. Columns have their names in records."""
+class UpstreamEncoding(ABC):
+    """Reads the parts of records in one encoding. Columns have their names in records, and None for what is missing."""
 
     general: Code
     """Of a value that is wrong in a way without a code of its own."""
 
     @abstractmethod
-    def key(self, data: bytes) -> Values:
+    def key(self, data: bytes) -> Key:
         """The key columns, in key order. Raises: InvalidRecordError."""
 
     @abstractmethod
-    def row(self, data: bytes) -> Values | None:
+    def row(self, data: bytes) -> Sequence[Any] | None:
         """A row; None where the record says that there is none. Raises: InvalidRecordError."""
 
     @abstractmethod
-    def envelope(self, data: bytes) -> Envelope | None:
+    def event(self, data: bytes) -> Event | None:
         """An event whose rows are not read yet; None for a null in a frame. Raises: InvalidRecordError."""
 
-
-class Envelope(ABC):
-    """An event in one encoding."""
-
-    op: str | None
-    has_time: bool
-    has_source: bool
-    has_after: bool
+    @abstractmethod
+    def source(self, value: Any) -> Mapping[str, Any]:
+        """The fields of an event's source. Raises: InvalidRecordError."""
 
     @abstractmethod
-    def source(self) -> Mapping[str, Any]:
-        """The fields of its source that positions are made of, as far as it has them. Raises: InvalidRecordError."""
-
-    @abstractmethod
-    def row(self, name: str) -> EventRow | None:
-        """The row `before` or `after`. Raises: InvalidRecordError."""
+    def event_row(self, value: Any, plan: Any) -> EventRow:
+        """The row that an event has `before` or `after`. Raises: InvalidRecordError."""
 
 
 class UpstreamReader(ABC):
@@ -94,21 +81,19 @@ class UpstreamReader(ABC):
 class Appended(UpstreamReader):
     """Rows without identity. A null is no row."""
 
-    def __init__(self, form: RecordForm, columns: Sequence[Column], records: EncodedRecords) -> None:
-        self._names, self._records = [column.name for column in in_records(columns)], records
+    def __init__(self, records: UpstreamEncoding) -> None:
+        self._records = records
 
     def key(self, data: bytes | None, *, where: str | None = None) -> Key:
         """The empty one: keys are not read."""
         return ()
 
     def record(self, key: bytes | None, value: bytes | None, *, where: str | None = None) -> ReadRecord:
-        if value is None:
-            return ReadRecord(None)
         try:
-            row = self._records.row(value)
+            row = None if value is None else self._records.row(value)
         except InvalidRecordError as reason:
             raise reason.as_input(self._records.general, "a value", where) from None
-        return ReadRecord(None if row is None else Change(Op.INSERT, None, tuple(map(row.get, self._names))))
+        return ReadRecord(None if row is None else Change(Op.INSERT, None, tuple(row)))
 
 
 class KeyedReader(UpstreamReader):
@@ -119,121 +104,127 @@ class KeyedReader(UpstreamReader):
         form: RecordForm,
         columns: Sequence[Column],
         key_columns: Sequence[Column],
-        records: EncodedRecords,
+        records: UpstreamEncoding,
     ) -> None:
-        self._form, self._records = form, records
+        self._records = records
+        self._may_be_empty, self._is_whole = form.key == "text", form.before == "full"
         self._names = [column.name for column in in_records(columns)]
-        self._key_names = [column.name for column in in_records(key_columns)]
+        self._key_indices = [self._names.index(column.name) for column in in_records(key_columns)]
+        self._nulls = [None] * len(self._names)
 
     def key(self, data: bytes | None, *, where: str | None = None) -> Key:
         """Raises: InputError: KEY_MISMATCH for what is no key in this form, PK_NULL, and as values do."""
-        return tuple(self._key(data, where).values())
-
-    def _key(self, data: bytes | None, where: str | None) -> Values:
-        if data is None or not (data or self._form.key == "text"):
+        if data is None or not (data or self._may_be_empty):
             raise mismatched("a record without a key", where)
         try:
             keys = self._records.key(data)
         except InvalidRecordError as reason:
             raise reason.as_input(Code.KEY_MISMATCH, "a key", where) from None
-        if None in keys.values():
+        if None in keys:
             raise InputError(Code.PK_NULL, where=where, found="a null in a key column")
         return keys
 
-    def _row(self, keys: Values, values: Values, where: str | None) -> Row:
-        """All columns; those of the key are its, and what the value says of them has to be the same."""
-        for name, key in keys.items():
-            if values.get(name) is not None and values[name] != key:
-                raise mismatched("a value whose key columns are not those of its key", where)
-        return tuple(map({**values, **keys}.get, self._names))
+    def record(self, key: bytes | None, value: bytes | None, *, where: str | None = None) -> ReadRecord:
+        try:
+            return self._record(key, value, where)
+        except InvalidRecordError as reason:
+            raise reason.as_input(self._records.general, "a value", where) from None
 
-    def _delete(self, keys: Values) -> Change:
-        return Change(Op.DELETE, tuple(map(keys.get, self._names)), None)
+    @abstractmethod
+    def _record(self, key: bytes | None, value: bytes | None, where: str | None) -> ReadRecord:
+        """A record. Raises: InputError, InvalidRecordError."""
+
+    def _row(self, keys: Key, values: Sequence[Any], where: str | None) -> Row:
+        """All columns; those of the key are its, and what the value says of them has to be the same."""
+        row = list(values)
+        for index, key in zip(self._key_indices, keys, strict=True):
+            if row[index] != key:
+                if row[index] is not None:
+                    raise mismatched("a value whose key columns are not those of its key", where)
+                row[index] = key
+        return tuple(row)
+
+    def _delete(self, keys: Key, where: str | None) -> Change:
+        return Change(Op.DELETE, self._row(keys, self._nulls, where), None)
 
 
 class Upserts(KeyedReader):
     """Each record says what the row of its key is now, or that there is none."""
 
-    def record(self, key: bytes | None, value: bytes | None, *, where: str | None = None) -> ReadRecord:
-        keys = self._key(key, where)
-        try:
-            values = self._records.row(value) if value else None
-        except InvalidRecordError as reason:
-            raise reason.as_input(self._records.general, "a value", where) from None
+    def _record(self, key: bytes | None, value: bytes | None, where: str | None) -> ReadRecord:
+        keys = self.key(key, where=where)
+        values = self._records.row(value) if value else None
         if values is None:
-            return ReadRecord(self._delete(keys), key=tuple(keys.values()))
-        change = Change(Op.INSERT, None, self._row(keys, values, where))
-        return ReadRecord(change, key=tuple(keys.values()))
+            return ReadRecord(self._delete(keys, where), key=keys)
+        return ReadRecord(Change(Op.INSERT, None, self._row(keys, values, where)), key=keys)
 
 
 class ChangeEvents(KeyedReader):
     """Change events of Debezium's connectors. Without rows before, an INSERT only says what the row is now."""
 
-    def record(self, key: bytes | None, value: bytes | None, *, where: str | None = None) -> ReadRecord:
-        try:
-            envelope = self._records.envelope(value) if value else None
-            if envelope is None:
-                # With rows before, the event in front of this one has said so.
-                if self._is_whole:
-                    return ReadRecord(None)
-                keys = self._key(key, where)
-                return ReadRecord(self._delete(keys), key=tuple(keys.values()))
-            if _is_no_data(envelope):
+    def _record(self, key: bytes | None, value: bytes | None, where: str | None) -> ReadRecord:
+        event = self._records.event(value) if value else None
+        if event is None:
+            # With rows before, the event in front of this one has said so.
+            if self._is_whole:
                 return ReadRecord(None)
-            op, source = _checked_op(envelope), envelope.source()
-            keys = self._key(key, where)
-            before, after = envelope.row("before") if self._is_whole else None, envelope.row("after")
-        except InvalidRecordError as reason:
-            raise reason.as_input(self._records.general, "a value", where) from None
-        place, own_key = place_in_log(source), tuple(keys.values())
+            keys = self.key(key, where=where)
+            return ReadRecord(self._delete(keys, where), key=keys)
+        fields = event.fields
+        if _is_no_data(event):
+            return ReadRecord(None)
+        op, source = _checked_op(event), fields.get("source")
+        origin: Mapping[str, Any] = {} if source is None else self._records.source(source)
+        keys = self.key(key, where=where)
+        before, after = (
+            None if (row := fields.get(name)) is None else self._records.event_row(row, event.plan)
+            for name in ("before" if self._is_whole else "", "after")
+        )
+        place = place_in_log(origin)
         if self._is_whole:
-            event = ChangeEvent(op, before, after, source.get("snapshot"))
-            return ReadRecord(self._whole_change(event, keys, where), (), place, own_key)
+            if op == _READ and origin.get("snapshot") == INCREMENTAL:
+                found = "a row of an incremental snapshot, which may be there already"
+                raise InputError(Code.BEFORE_MISSING, where=where, found=found)
+            return ReadRecord(self._whole_change(op, before, after, keys, where), (), place, keys)
         if after is None:
-            return ReadRecord(self._delete(keys), (), place, own_key)
+            return ReadRecord(self._delete(keys, where), (), place, keys)
         row = self._row(keys, after.values, where)
-        return ReadRecord(Change(Op.INSERT, None, row), after.left_out, place, own_key)
+        return ReadRecord(Change(Op.INSERT, None, row), after.left_out, place, keys)
 
-    @property
-    def _is_whole(self) -> bool:
-        return self._form.before == "full"
-
-    def _whole_change(self, event: ChangeEvent, keys: Values, where: str | None) -> Change:
-        op = _OPS[event.op]
-        if op is not Op.INSERT and event.before is None:
-            raise InputError(
-                Code.BEFORE_MISSING, where=where, found=f"an event {event.op} without a row before"
-            )
-        if event.op == _READ and event.snapshot == INCREMENTAL:
-            found = "a row of an incremental snapshot, which may be there already"
+    def _whole_change(
+        self, letter: str, before: EventRow | None, after: EventRow | None, keys: Key, where: str | None
+    ) -> Change:
+        op = EVENT_OPS[letter]
+        if op is Op.INSERT:
+            before = None
+        elif before is None:
+            found = f"an event {letter} without a row before"
             raise InputError(Code.BEFORE_MISSING, where=where, found=found)
-        before = None if op is Op.INSERT else event.before
-        for row in (before, event.after):
+        for row in (before, after):
             if row is not None and row.left_out:
                 found, column = "a value that the event leaves out", self._names[row.left_out[0]]
                 raise InputError(Code.TOAST_UNAVAILABLE, where=where, found=found, column=column)
         return Change(
-            op,
-            *(None if row is None else self._row(keys, row.values, where) for row in (before, event.after)),
+            op, *(None if row is None else self._row(keys, row.values, where) for row in (before, after))
         )
 
 
-def _is_no_data(event: Envelope) -> bool:
+def _is_no_data(event: Event) -> bool:
     """True for a logical message, a heartbeat or the end of a transaction, which has a time and no op."""
     if event.op is not None:
         return event.op == _MESSAGE
-    return event.has_time and not event.has_after and not event.has_source
+    has_time, *others = (event.fields.get(name) is not None for name in ("ts_ms", "after", "source"))
+    return has_time and not any(others)
 
 
-def _checked_op(event: Envelope) -> str:
+def _checked_op(event: Event) -> str:
     if event.op == _TRUNCATE:
         raise InvalidRecordError("a truncate", Code.TRUNCATE_UNSUPPORTED)
-    if event.op is None or event.op not in _OPS:
+    if event.op is None or event.op not in EVENT_OPS:
         raise InvalidRecordError("an op that is none of r, c, u and d", Code.UNKNOWN_OP)
-    if event.has_after == (_OPS[event.op] is Op.DELETE):
-        raise InvalidRecordError(
-            f"an event {event.op} {'with' if event.has_after else 'without'} a row after"
-        )
+    has_after = event.fields.get("after") is not None
+    if has_after == (EVENT_OPS[event.op] is Op.DELETE):
+        raise InvalidRecordError(f"an event {event.op} {'with' if has_after else 'without'} a row after")
     return event.op
 
 

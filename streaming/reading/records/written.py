@@ -7,16 +7,14 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from decimal import Decimal
-from functools import cache
+from json.encoder import encode_basestring
 from typing import Any
 
-from schemas.records import Row
 from schemas.table import Column
 from schemas.types import ColumnType, TypeName
-from streaming.reading.values.avro_bytes import twos_complement, unscaled_of
+from streaming.reading.values.avro_bytes import MICROSECOND, twos_complement, unscaled_of
 from streaming.reading.values.json_values import EPOCH
 
-_QUOTED = json.JSONEncoder(ensure_ascii=False).encode
 _LEAST_PLAIN, _LEAST_BIG = -6, 10
 """Powers of ten from which on, and up to which, a number has no exponent."""
 _NAMES = "arrangement_backfill"
@@ -31,51 +29,43 @@ _CONNECT: dict[TypeName, dict[str, Any]] = {
     TypeName.DATE: {"type": "int32", "name": "org.apache.kafka.connect.data.Date", "version": 1},
     TypeName.TIMESTAMP: {"type": "int64", "name": "io.debezium.time.MicroTimestamp", "version": 1},
 }
-_SOURCE = {
-    "version": "string",
-    "connector": "string",
-    "name": "string",
-    "ts_ms": "int64",
-    "snapshot": "string",
-} | {
-    "db": "string",
-    "table": "string",
-    "epoch": "string",
-    "vnode": "int32",
-}
-SOURCE_FIELDS = tuple(_SOURCE)
+SOURCE = tuple(
+    Column(name, ColumnType.parse(kind), nullable=False)
+    for name, kind in {
+        **dict.fromkeys(("version", "connector", "name"), "string"),
+        "ts_ms": "bigint",
+        **dict.fromkeys(("snapshot", "db", "table", "epoch"), "string"),
+        "vnode": "int",
+    }.items()
+)
+"""The fields of an event's source."""
 
 
-@cache
-def _name(name: str) -> str:
-    return quoted(name)
+class RowText:
+    """Writes rows of some columns in JSON, in their order. `connect`: values as Kafka Connect has them."""
+
+    def __init__(self, columns: Sequence[Column], *, connect: bool) -> None:
+        self._cells = [
+            (f"{encode_basestring(each.name)}:", _text_writer(each.type, connect=connect)) for each in columns
+        ]
+
+    def __call__(self, row: Sequence[Any] | None) -> str:
+        """An object; null for None."""
+        if row is None:
+            return "null"
+        cells = [
+            name + ("null" if value is None else write(value))
+            for (name, write), value in zip(self._cells, row, strict=True)
+        ]
+        return "{" + ",".join(cells) + "}"
 
 
-def quoted(text: str) -> str:
-    """A text in JSON: what need not be escaped is not."""
-    return _QUOTED(text)
-
-
-def row_text(row: Row, columns: Sequence[Column], *, connect: bool) -> str:
-    """An object of the columns in their order. `connect`: values as Kafka Connect has them."""
-    cells = zip(columns, row, strict=True)
-    return (
-        "{"
-        + ",".join(
-            f"{_name(column.name)}:{cell_text(column, value, connect=connect)}" for column, value in cells
-        )
-        + "}"
-    )
-
-
-def cell_text(column: Column, value: Any, *, connect: bool = False) -> str:
+def cell_text(column: Column, value: Any) -> str:
     """One value, null for None."""
-    if value is None:
-        return "null"
-    return (_CONNECT_TEXTS if connect else _TEXTS)[column.type.name](value, column.type)
+    return "null" if value is None else _TEXTS[column.type.name](value)
 
 
-def _single(value: float, _: ColumnType) -> str:
+def _single(value: float) -> str:
     import numpy as np  # most tables have no such column
 
     return _number(value, str(np.float32(value)))
@@ -100,39 +90,37 @@ def _base64(data: bytes) -> str:
     return f'"{base64.b64encode(data).decode()}"'
 
 
-_TEXTS: dict[TypeName, Callable[[Any, ColumnType], str]] = {
-    TypeName.BOOLEAN: lambda value, _: "true" if value else "false",
-    TypeName.INT: lambda value, _: str(value),
-    TypeName.BIGINT: lambda value, _: str(value),
+_TEXTS: dict[TypeName, Callable[[Any], str]] = {
+    TypeName.BOOLEAN: lambda value: "true" if value else "false",
+    TypeName.INT: str,
+    TypeName.BIGINT: str,
     TypeName.FLOAT: _single,
-    TypeName.DOUBLE: lambda value, _: _number(value, repr(value)),
-    TypeName.DECIMAL: lambda value, _: f'"{value:f}"',
-    TypeName.STRING: lambda value, _: quoted(value),
-    TypeName.BINARY: lambda value, _: _base64(value),
-    TypeName.DATE: lambda value, _: f'"{value.isoformat()}"',
-    TypeName.TIMESTAMP: lambda value, _: (
-        f'"{value.replace(tzinfo=None).isoformat(timespec="microseconds")}Z"'
-    ),
+    TypeName.DOUBLE: lambda value: _number(value, repr(value)),
+    TypeName.DECIMAL: lambda value: f'"{value:f}"',
+    TypeName.STRING: encode_basestring,
+    TypeName.BINARY: _base64,
+    TypeName.DATE: lambda value: f'"{value.isoformat()}"',
+    TypeName.TIMESTAMP: lambda value: f'"{value.isoformat(timespec="microseconds")[:-6]}Z"',
 }
 _CONNECT_TEXTS = _TEXTS | {
-    TypeName.DECIMAL: lambda value, kind: _base64(twos_complement(unscaled_of(value, kind))),
-    TypeName.DATE: lambda value, _: str((value - EPOCH.date()).days),
-    TypeName.TIMESTAMP: lambda value, _: str(_micros(value)),
+    TypeName.DATE: lambda value: str((value - EPOCH.date()).days),
+    TypeName.TIMESTAMP: lambda value: str((value - EPOCH) // MICROSECOND),
 }
 
 
-def _micros(value: Any) -> int:
-    since = value - EPOCH
-    return int((since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds)
+def _text_writer(kind: ColumnType, *, connect: bool) -> Callable[[Any], str]:
+    if connect and kind.name is TypeName.DECIMAL:
+        return lambda value: _base64(twos_complement(unscaled_of(value, kind)))
+    return (_CONNECT_TEXTS if connect else _TEXTS)[kind.name]
 
 
 # Kafka Connect's frame, which has the schema in each record.
 
 
-def frame_of(schema: dict[str, Any]) -> tuple[bytes, bytes]:
-    """The bytes before a payload and behind it."""
+def frame_of(schema: dict[str, Any]) -> tuple[str, str]:
+    """The text before a payload and behind it."""
     text = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
-    return f'{{"schema":{text},"payload":'.encode(), b"}"
+    return f'{{"schema":{text},"payload":', "}"
 
 
 def row_schema_of(name: str, columns: Sequence[Column], *, optional: bool = False) -> dict[str, Any]:
@@ -143,7 +131,7 @@ def row_schema_of(name: str, columns: Sequence[Column], *, optional: bool = Fals
 def event_schema_of(columns: Sequence[Column]) -> dict[str, Any]:
     """Connect's schema of an event."""
     row = row_schema_of("Value", columns, optional=True)
-    source = _struct("Source", [_field(name, {"type": kind}) for name, kind in _SOURCE.items()])
+    source = row_schema_of("Source", SOURCE)
     rows = [{**row, "field": "before"}, {**row, "field": "after"}, {**source, "field": "source"}]
     return _struct(
         "Envelope", [*rows, _field("op", {"type": "string"}), _field("ts_ms", {"type": "int64"}, True)]

@@ -10,13 +10,13 @@ from __future__ import annotations
 import datetime as dt
 import struct
 from collections.abc import Callable, Sequence
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 from schemas.errors import Code
 from schemas.records import Change, Op, Row
 from schemas.table import Column
-from schemas.types import ColumnType, TypeName
+from schemas.types import MAX_DECIMAL_PRECISION, ColumnType, TypeName
 from streaming.reading.values.invalid import InvalidRecordError
 from streaming.reading.values.json_values import EPOCH, at_scale
 
@@ -26,9 +26,10 @@ MAX_ITEMS = 32_768
 MAX_NESTING = 200
 _INT_BYTES, _LONG_BYTES = 5, 10
 _FIRST_DAY, _DAYS = dt.date.min.toordinal() - dt.date(1970, 1, 1).toordinal(), 3_652_059
-_MICROSECOND = dt.timedelta(microseconds=1)
+MICROSECOND = dt.timedelta(microseconds=1)
 OPS = tuple(Op)
 _SINGLE_BYTES = [bytes([byte]) for byte in range(0x80)]
+_EXACT = Context(prec=2 * MAX_DECIMAL_PRECISION)  # the default context rounds at 28 digits
 
 
 class AvroCursor:
@@ -95,6 +96,10 @@ class AvroCursor:
 
     def choice(self, count: int) -> int:
         """The branch of a union, or the symbol of an enum."""
+        raw = self.data[self.at] if self.at < len(self.data) else 1
+        if not raw & 1 and raw < 0x80 and raw >> 1 < count:  # one byte, as nearly all are
+            self.at += 1
+            return raw >> 1
         index = self.integer()
         if not 0 <= index < count:
             raise InvalidRecordError(f"branch or symbol {index} where 0..{count - 1} exist")
@@ -192,7 +197,9 @@ def long_bytes(number: int) -> bytes:
     raw = number << 1 if number >= 0 else (-number << 1) - 1
     if raw < 0x80:
         return _SINGLE_BYTES[raw]
-    found = bytearray()
+    if raw < 0x4000:
+        return bytes((raw & 0x7F | 0x80, raw >> 7))
+    found = []
     while raw >= 0x80:
         found.append(raw & 0x7F | 0x80)
         raw >>= 7
@@ -217,25 +224,28 @@ def _decimal_bytes(number: int) -> bytes:
 
 
 def unscaled_of(value: Decimal, kind: ColumnType) -> int:
-    """A decimal, which is at the scale of its type, as a number of the last digit's units."""
-    sign, digits, exponent = value.as_tuple()
-    if exponent != -(kind.scale or 0):
+    """A decimal as a number of the last digit's units of its type. Raises: ValueError for one with more digits."""
+    scaled = value.scaleb(kind.scale or 0, _EXACT)
+    number = int(scaled)
+    if number != scaled:
         raise ValueError(f"a decimal that is not at scale {kind.scale}")
-    number = int("".join(map(str, digits)))
-    return -number if sign else number
+    return number
 
 
-_WRITERS: dict[TypeName, Callable[[Any, Column], bytes]] = {
-    TypeName.BOOLEAN: lambda value, _: b"\x01" if value else b"\x00",
-    TypeName.INT: lambda value, _: long_bytes(value),
-    TypeName.BIGINT: lambda value, _: long_bytes(value),
-    TypeName.FLOAT: lambda value, _: struct.pack("<f", value),
-    TypeName.DOUBLE: lambda value, _: struct.pack("<d", value),
-    TypeName.DECIMAL: lambda value, column: sized(_decimal_bytes(unscaled_of(value, column.type))),
-    TypeName.STRING: lambda value, _: sized(value.encode()),
-    TypeName.BINARY: lambda value, _: sized(value),
-    TypeName.DATE: lambda value, _: long_bytes((value - EPOCH.date()).days),
-    TypeName.TIMESTAMP: lambda value, _: long_bytes((value - EPOCH) // _MICROSECOND),
+def _decimal_writer(kind: ColumnType) -> Callable[[Any], bytes]:
+    return lambda value: sized(_decimal_bytes(unscaled_of(value, kind)))
+
+
+_WRITERS: dict[TypeName, Callable[[Any], bytes]] = {
+    TypeName.BOOLEAN: lambda value: b"\x01" if value else b"\x00",
+    TypeName.INT: long_bytes,
+    TypeName.BIGINT: long_bytes,
+    TypeName.FLOAT: struct.Struct("<f").pack,
+    TypeName.DOUBLE: struct.Struct("<d").pack,
+    TypeName.STRING: lambda value: sized(value.encode()),
+    TypeName.BINARY: sized,
+    TypeName.DATE: lambda value: long_bytes((value - EPOCH.date()).days),
+    TypeName.TIMESTAMP: lambda value: long_bytes((value - EPOCH) // MICROSECOND),
 }
 
 
@@ -247,13 +257,23 @@ class RowCodec:
 
     def __init__(self, columns: Sequence[Column]) -> None:
         self.columns = tuple(columns)
-        self._plan = [(column, _READERS[column.type.name], _WRITERS[column.type.name]) for column in columns]
+        self._readers = [(column, column.nullable, _READERS[column.type.name]) for column in columns]
+        # In front of a value, and in place of a null.
+        self._writers = [
+            (
+                _WRITERS.get(each.type.name) or _decimal_writer(each.type),
+                *((b"\x02", b"\x00") if each.nullable else (b"", None)),
+            )
+            for each in columns
+        ]
 
     def read_row(self, cursor: AvroCursor) -> Row:
         """The next row. Raises: InvalidRecordError."""
         return tuple(
-            None if column.nullable and cursor.choice(2) == 0 else read(cursor, column)
-            for column, read, _ in self._plan
+            [
+                None if nullable and cursor.choice(2) == 0 else read(cursor, column)
+                for column, nullable, read in self._readers
+            ]
         )
 
     def optional_row(self, cursor: AvroCursor) -> Row | None:
@@ -282,20 +302,24 @@ class RowCodec:
 
     def row_bytes(self, row: Row) -> bytes:
         """A row in its one form. Raises: ValueError, TypeError or the like for values that the columns can't hold."""
-        cells = zip(self._plan, row, strict=True)
-        return b"".join([_cell(column, write, value) for (column, _, write), value in cells])
+        cells = []
+        for (write, in_front, null), value in zip(self._writers, row, strict=True):
+            if value is not None:
+                cells.append(in_front + write(value))
+            elif null is not None:
+                cells.append(null)
+            else:
+                raise ValueError("a null in a column that has none")
+        return b"".join(cells)
+
+    def optional_bytes(self, row: Row | None) -> bytes:
+        """A row that may be null. Errors as `row_bytes`."""
+        return b"\x00" if row is None else b"\x02" + self.row_bytes(row)
 
     def change_bytes(self, change: Change) -> bytes:
         """A change in its one form. Errors as `row_bytes`."""
-        rows = (
-            b"\x00" if row is None else b"\x02" + self.row_bytes(row) for row in (change.before, change.after)
+        return (
+            _SINGLE_BYTES[2 * change.op]
+            + self.optional_bytes(change.before)
+            + self.optional_bytes(change.after)
         )
-        return bytes([2 * change.op]) + b"".join(rows)
-
-
-def _cell(column: Column, write: Callable[[Any, Column], bytes], value: Any) -> bytes:
-    if not column.nullable:
-        if value is None:
-            raise ValueError(f"a null in column {column.name}")
-        return write(value, column)
-    return b"\x00" if value is None else b"\x02" + write(value, column)

@@ -69,32 +69,29 @@ def meanings_in(schema: Any, inside: str | None = None) -> Meanings:
         return NO_MEANINGS
     fields = _fields_of(schema)
     if inside is not None:
-        fields = _fields_of(
-            next((each for each in fields if each.fields.get("field") == inside), JsonObject([]))
-        )
-    return {
-        each.fields["field"]: meaning_of(each) for each in fields if type(each.fields.get("field")) is str
-    }
+        fields = _fields_of(next((each for each in fields if dict(each).get("field") == inside), ()))
+    named = ((dict(each).get("field"), each) for each in fields)
+    return {name: meaning_of(each) for name, each in named if type(name) is str}
 
 
 def _fields_of(schema: Any) -> Sequence[JsonObject]:
-    fields = schema.fields.get("fields", []) if isinstance(schema, JsonObject) else None
-    if not isinstance(fields, list) or not all(isinstance(each, JsonObject) for each in fields):
+    fields = dict(schema).get("fields", []) if type(schema) is tuple else None
+    if not isinstance(fields, list) or not all(type(each) is tuple for each in fields):
         raise InvalidRecordError("a schema in its frame that is none of an object", Code.SCHEMA_INCOMPATIBLE)
     return fields
 
 
 def meaning_of(schema: Any) -> FieldMeaning:
     """A schema of one value; nothing of what is no object."""
-    if not isinstance(schema, JsonObject):
+    if type(schema) is not tuple:
         return UNSAID
-    kind, name, parameters = (schema.fields.get(key) for key in ("type", "name", "parameters"))
+    kind, name, parameters = map(dict(schema).get, ("type", "name", "parameters"))
     for what, part in (("type", kind), ("name", name)):
         if part is not None and type(part) is not str:
             return FieldMeaning(fault=f"a {what} that is no text")
-    if not isinstance(parameters, JsonObject | None):
+    if type(parameters) is not tuple and parameters is not None:
         return FieldMeaning(fault="parameters that are no object")
-    scale = None if parameters is None else parameters.fields.get("scale")
+    scale = dict(parameters or ()).get("scale")
     if scale is not None and not (type(scale) is str and _SCALE.fullmatch(scale)):
         return FieldMeaning(fault="a scale that is no whole number in a text")
     return FieldMeaning(name, None if scale is None else int(scale), kind)

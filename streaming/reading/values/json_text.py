@@ -1,8 +1,8 @@
 """JSON texts as Python values in which no number loses a digit: RFC 8259 by `json`, and what it lets pass refused.
 
-object          `JsonObject`, with its fields in order, also those whose name comes twice
+object          tuple of its names and values in their order, also those whose name comes twice
 list            list
-number          `JsonNumber`, the characters that were written
+number          int; with a fraction or an exponent, and for -0, `JsonNumber`: the characters that were written
 text            str
 true, false     bool
 null            None
@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Iterable
 from typing import Any, NoReturn
 
 from schemas.errors import Code
@@ -22,9 +23,12 @@ MAX_DEPTH, MAX_NAME, MAX_NUMBER = 999, 50_000, 1_000
 """Objects and lists in each other, and characters of each (docs/formats.md#json-values)."""
 _SHALLOW, STACK_FRAMES = 200, 5_000
 NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
-_WHOLE = re.compile(r"-?[0-9]+")
+_ZERO = re.compile(r"-0(?![.0-9eE])")
+_BLANKS = " \t\n\r"
 _ESCAPED = re.compile(r'["\\\x00-\x1f\ud800-\udfff\U00010000-\U0010ffff]')
 _SHORT = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+JsonObject = tuple[tuple[str, Any], ...]
 
 
 class JsonNumber(str):
@@ -32,39 +36,27 @@ class JsonNumber(str):
 
     __slots__ = ()
 
-    @property
-    def is_whole(self) -> bool:
-        """True without a fraction and an exponent."""
-        return _WHOLE.fullmatch(self) is not None
 
-
-class JsonObject:
-    """An object. `fields` has the last value of each name, `pairs` has all of them."""
-
-    __slots__ = ("fields", "pairs")
-
-    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
-        self.pairs, self.fields = pairs, dict(pairs)
-
-    @property
-    def names(self) -> list[str]:
-        """The names in their order, those that come twice included."""
-        return [name for name, _ in self.pairs]
-
-
-def _number(digits: str) -> JsonNumber:
+def _real(digits: str) -> JsonNumber:
     if len(digits) > MAX_NUMBER:
         raise ValueError(f"a number of more than {MAX_NUMBER} characters")
     return JsonNumber(digits)
+
+
+def _whole(digits: str) -> int | JsonNumber:
+    number = _real(digits)
+    return number if digits == "-0" else int(digits)
 
 
 def _refuse(word: str) -> NoReturn:
     raise ValueError(f"{word}, which is no JSON")
 
 
-_DECODER = json.JSONDecoder(
-    object_pairs_hook=JsonObject, parse_int=_number, parse_float=_number, parse_constant=_refuse
+_CAREFUL = json.JSONDecoder(
+    object_pairs_hook=tuple, parse_int=_whole, parse_float=_real, parse_constant=_refuse
 )
+# Without a call for each number: of texts that can have neither a number that is too long nor a -0.
+_QUICK = json.JSONDecoder(object_pairs_hook=tuple, parse_float=JsonNumber, parse_constant=_refuse)
 
 
 def text_of(data: bytes) -> str:
@@ -75,53 +67,61 @@ def text_of(data: bytes) -> str:
         raise InvalidRecordError("bytes that are not UTF-8", Code.BAD_ENCODING) from None
 
 
-def parsed(data: bytes) -> Any:
-    """The one value that bytes are. Raises: InvalidRecordError, BAD_ENCODING where they are not UTF-8."""
-    text = text_of(data)
+def parsed(text: str, *, level: int = 0) -> Any:
+    """The one value that a text is, which stands within `level` objects. Raises: InvalidRecordError."""
     may_be_deep = text.count("{") + text.count("[") > _SHALLOW
     if may_be_deep:
         # `json` takes a frame of Python's stack for each level, and so does what goes over its result.
         sys.setrecursionlimit(max(sys.getrecursionlimit(), STACK_FRAMES))
+    text = text.strip(_BLANKS)
+    is_simple = len(text) <= MAX_NUMBER and ("-0" not in text or not _ZERO.search(text))
     try:
-        value = _DECODER.decode(text)
+        value, end = (_QUICK if is_simple else _CAREFUL).raw_decode(text)
     except (ValueError, RecursionError):
-        raise InvalidRecordError("text that is no JSON within the limits") from None
-    if may_be_deep and _is_too_deep(value):
+        value, end = None, -1
+    if end < len(text):
+        raise InvalidRecordError("text that is no JSON within the limits")
+    if may_be_deep and _is_too_deep(value, MAX_DEPTH - level):
         raise InvalidRecordError(f"more than {MAX_DEPTH} objects and lists in each other")
     if len(text) > MAX_NAME and _has_long_name(value):
         raise InvalidRecordError(f"a name of more than {MAX_NAME} characters")
     return value
 
 
-def parsed_object(data: bytes) -> JsonObject:
-    """The object that bytes are. Raises: InvalidRecordError, as `parsed`."""
-    return as_object(parsed(data))
+def end_of_value(text: str, start: int) -> int:
+    """The end of the value that begins at `start`, in a text that was parsed before."""
+    return _QUICK.raw_decode(text, start)[1]
 
 
 def as_object(value: Any) -> JsonObject:
     """A value that has to be an object. Raises: InvalidRecordError."""
-    if not isinstance(value, JsonObject):
+    if type(value) is not tuple:
         raise InvalidRecordError("no object where one has to be")
     return value
 
 
-def _is_too_deep(value: Any) -> bool:
+def names_of(value: JsonObject) -> list[str]:
+    """The names in their order, those that come twice included."""
+    return [name for name, _ in value]
+
+
+def _is_too_deep(value: Any, most: int) -> bool:
     level = [value]
-    for _ in range(MAX_DEPTH):
-        level = [each for one in level for each in _inside(one) if isinstance(each, JsonObject | list)]
+    for _ in range(most):
+        level = [each for one in level for each in _inside(one) if isinstance(each, tuple | list)]
         if not level:
             return False
     return True
 
 
 def _has_long_name(value: Any) -> bool:
-    is_long = isinstance(value, JsonObject) and any(len(name) > MAX_NAME for name, _ in value.pairs)
+    is_long = isinstance(value, tuple) and any(len(name) > MAX_NAME for name in names_of(value))
     return is_long or any(map(_has_long_name, _inside(value)))
 
 
-def _inside(value: Any) -> list[Any]:
-    if isinstance(value, JsonObject):
-        return [each for _, each in value.pairs]
+def _inside(value: Any) -> Iterable[Any]:
+    if isinstance(value, tuple):
+        return [each for _, each in value]
     return value if isinstance(value, list) else []
 
 
@@ -136,9 +136,11 @@ def compact(value: Any) -> str:
             return "null"
         case bool():
             return "true" if value else "false"
+        case int():
+            return str(value)
         case list():
             return "[" + ",".join(map(compact, value)) + "]"
-    return "{" + ",".join(f"{compact(name)}:{compact(each)}" for name, each in value.pairs) + "}"
+    return "{" + ",".join(f"{compact(name)}:{compact(each)}" for name, each in value) + "}"
 
 
 def _escape(found: re.Match[str]) -> str:

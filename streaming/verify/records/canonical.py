@@ -176,7 +176,7 @@ class PartitionOrder:
                 value = self._filled(key or b"", value, op, record.left_out)
         if value is None:
             return _invalid(entry)
-        return entry._replace(key=key, value=value, given=(entry.key, entry.value))
+        return TopicEntry(entry.offset, key, value, None, (entry.key, entry.value), entry.epoch)
 
     def _filled(self, key: bytes, value: bytes, op: Op, left_out: Sequence[int]) -> bytes | None:
         """The change with the values of the row before; None where there is none."""

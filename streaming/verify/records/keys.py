@@ -14,7 +14,7 @@ from schemas.types import TypeName
 from streaming.reading.records.written import cell_text
 from streaming.reading.values.avro_bytes import RowCodec
 from streaming.reading.values.invalid import InvalidRecordError
-from streaming.reading.values.json_text import parsed
+from streaming.reading.values.json_text import parsed, text_of
 from streaming.reading.values.json_values import plain_reader, read_value
 from streaming.verify.records.vnode import VnodeOf
 
@@ -64,7 +64,7 @@ class KeySpace:
 
         Raises: ValueError for another text.
         """
-        values = parsed(text.encode())
+        values = parsed(text_of(text.encode()))
         if not isinstance(values, list) or len(values) != len(self._columns):
             raise ValueError("no value for each key column")
         pairs = list(zip(self._columns, values, strict=True))

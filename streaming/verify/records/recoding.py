@@ -29,7 +29,7 @@ Pairs = Sequence[tuple[bytes | None, bytes | None]]
 """Keys and values."""
 _AHEAD = 2
 """Chunks of a partition that are decoded before they are asked for."""
-WORTH_PROCESSES = 50_000
+WORTH_PROCESSES = 100_000
 """Records that keep one process busy for some seconds."""
 
 
@@ -57,7 +57,7 @@ class CanonicalReader:
         self._has_identity = form.rows_before is not RowImages.NO_IDENTITY
 
     def for_other_process(self) -> bytes:
-        """The same for another process, pickled, but without schemas: these have to be sent with the records."""
+        """A pickled copy for another process, without schemas: these have to be sent with the records."""
         schemas: Any = None if self._form.schemas is None else {}
         return pickle.dumps((replace(self._form, schemas=schemas), self._columns, self._key_columns))
 

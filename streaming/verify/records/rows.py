@@ -180,7 +180,7 @@ def _remembered(table: TableSchema, condition: RowCondition) -> Callable[[bytes]
     return shows
 
 
-class JobView:
+class OutputView:
     """A job's view of an upstream row: its columns if the filter is TRUE, else nothing.
 
     `columns` None means all of the table's, in declared order. `rows_before`: of the output's changes; of those without

@@ -16,37 +16,22 @@ Written without a look at the service's own hash, on purpose: where the two diff
 
 from __future__ import annotations
 
-import datetime as dt
 import struct
 from collections.abc import Callable, Sequence
-from decimal import Context, Decimal
 from typing import Any
 
 import xxhash
 
 from schemas.position import Key
 from schemas.table import TableSchema
-from schemas.types import MAX_DECIMAL_PRECISION, ColumnType, TypeName
+from schemas.types import ColumnType, TypeName
+from streaming.reading.values.avro_bytes import MICROSECOND, twos_complement, unscaled_of
+from streaming.reading.values.json_values import EPOCH
 
 SPARK_SEED = 42
 _LONG_DECIMAL_DIGITS = 18
-_DAY_ZERO = dt.date(1970, 1, 1).toordinal()
-_UNIX_ZERO = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-_MICROSECOND = dt.timedelta(microseconds=1)
-
-_EXACT = Context(prec=2 * MAX_DECIMAL_PRECISION)  # the default context rounds at 28 digits
-
 _four = struct.Struct("<i").pack
 _eight = struct.Struct("<q").pack
-
-
-def _unscaled(value: Decimal, scale: int) -> int:
-    return int(value.scaleb(scale, _EXACT))
-
-
-def _java_bytes(value: int) -> bytes:
-    bits = (value if value >= 0 else ~value).bit_length()
-    return value.to_bytes(bits // 8 + 1, "big", signed=True)
 
 
 def _bytes_of(kind: ColumnType) -> Callable[[Any], bytes]:
@@ -54,18 +39,17 @@ def _bytes_of(kind: ColumnType) -> Callable[[Any], bytes]:
         case TypeName.BOOLEAN | TypeName.INT:
             return _four
         case TypeName.DATE:
-            return lambda day: _four(day.toordinal() - _DAY_ZERO)
+            return lambda day: _four((day - EPOCH.date()).days)
         case TypeName.BIGINT:
             return _eight
         case TypeName.TIMESTAMP:
-            return lambda instant: _eight((instant - _UNIX_ZERO) // _MICROSECOND)
+            return lambda instant: _eight((instant - EPOCH) // MICROSECOND)
         case TypeName.STRING:
             return str.encode
         case TypeName.DECIMAL:
-            scale = kind.scale or 0
             if (kind.precision or 0) <= _LONG_DECIMAL_DIGITS:
-                return lambda number: _eight(_unscaled(number, scale))
-            return lambda number: _java_bytes(_unscaled(number, scale))
+                return lambda number: _eight(unscaled_of(number, kind))
+            return lambda number: twos_complement(unscaled_of(number, kind))
         case _:
             raise ValueError(f"{kind} can't be in a key")
 

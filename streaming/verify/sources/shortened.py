@@ -20,7 +20,7 @@ from streaming.kafka.topics import Watermarks
 from streaming.reading.barriers import read_barrier, read_separate_barrier
 from streaming.reading.entries import Source, TopicEntry
 from streaming.reading.sources import entry_of
-from streaming.verify.records.rows import JobView
+from streaming.verify.records.rows import OutputView
 
 _WINDOW_OFFSETS = 4_096
 
@@ -37,11 +37,11 @@ class Shortened(Source):
         self._progress: dict[int, VnodeProgress] | None = {}
 
     def entries(self) -> Iterator[TopicEntry]:
-        """Same as `Source.entries`."""
+        """The barriers from `since` on, and all data."""
         return (entry for entry in map(self._shortened, self.source.entries()) if entry is not None)
 
     def extend(self) -> bool:
-        """As the source."""
+        """Extend the source."""
         return self.source.extend()
 
     def _shortened(self, entry: TopicEntry) -> TopicEntry | None:
@@ -66,11 +66,11 @@ class FoldedOutput(Source):
     """An output in canonical form, from the barrier on that closes what was shortened."""
 
     source: Source
-    view: JobView
+    view: OutputView
     _begun: bool = field(default=False, init=False)
 
     def entries(self) -> Iterator[TopicEntry]:
-        """Same as `Source.entries`; invalid records stay as they are."""
+        """The sum of what was shortened, then the entries behind it; invalid records stay as they are."""
         rows: dict[bytes | None, _Last] = {}
         for entry in self.source.entries():
             if not self._begun and entry.barrier is None:
@@ -82,7 +82,7 @@ class FoldedOutput(Source):
             yield entry
 
     def extend(self) -> bool:
-        """As the source."""
+        """Extend the source."""
         return self.source.extend()
 
     def _fold(self, entry: TopicEntry, rows: dict[bytes | None, _Last]) -> None:

@@ -15,7 +15,7 @@ from streaming.kafka.topics import Watermarks, admin, cleanup_policy, watermarks
 from streaming.reading.ends import Ends, await_decided
 from streaming.reading.entries import Place, Source
 from streaming.reading.sources import PREFETCH_KIB, OnRead, OpenTopic, entry_of, merged
-from streaming.verify.dead_letters import DeadLetter
+from streaming.verify.dead_letters import ListedLetter
 from streaming.verify.sources.shortened import Shortened, shared_since
 
 
@@ -97,7 +97,7 @@ class TopicPair:
             topic.close()
 
 
-def read_letters(settings: KafkaSettings, topic: str) -> list[DeadLetter]:
+def read_letters(settings: KafkaSettings, topic: str) -> list[ListedLetter]:
     """The records of a dead-letter topic, as of now. Raises: EnvironmentProblem, TopicError."""
     letters = []
     with RangeReader(settings) as reader:
@@ -109,7 +109,7 @@ def read_letters(settings: KafkaSettings, topic: str) -> list[DeadLetter]:
                 place, code = (
                     (header_of(message, name) or b"").decode("utf-8", "replace") for name in ("place", "code")
                 )
-                letters.append(DeadLetter(where, place, entry.key, entry.value, code))
+                letters.append(ListedLetter(where, place, entry.key, entry.value, code))
     return letters
 
 

@@ -35,7 +35,7 @@ from streaming.verify.checker import Checker
 from streaming.verify.findings import Report
 from streaming.verify.history import TopicEntry
 from streaming.verify.records.canonical import canonical
-from streaming.verify.records.rows import JobView
+from streaming.verify.records.rows import OutputView
 from tests.kit.avro_records import encoded
 from tests.kit.encoded_histories import ListSource
 from tests.kit.origins import origins
@@ -272,6 +272,6 @@ def judged(upstream: str, output: str) -> Report:
         for form, entries in topics
     ]
     forms = [RecordForm.of(form) for form, _ in topics]
-    view = JobView(TABLE, rows_before=forms[1].rows_before)
+    view = OutputView(TABLE, rows_before=forms[1].rows_before)
     checker = Checker(TABLE, view, ("up", sources[0]), ("out", sources[1]), rows_before=forms[0].rows_before)
     return checker.run(require_complete=True)

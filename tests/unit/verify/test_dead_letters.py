@@ -14,11 +14,11 @@ from schemas.records import Barrier, BarrierKind, Change, Op, RecordId, VnodePro
 from schemas.table import declare
 from streaming.reading.records.forms import RecordForm
 from streaming.verify.checker import Checker
-from streaming.verify.dead_letters import DeadLetter, DeadLetters
+from streaming.verify.dead_letters import DeadLetters, ListedLetter
 from streaming.verify.findings import Findings, Place, Report, Rule
 from streaming.verify.history import TopicEntry
 from streaming.verify.records.canonical import canonical
-from streaming.verify.records.rows import JobView
+from streaming.verify.records.rows import OutputView
 from tests.kit.encoded_histories import ListSource
 
 TABLE = declare(
@@ -40,13 +40,13 @@ ALL = (VnodeProgress(0, None, True, 0), VnodeProgress(1, None, True, 0))
 OUTPUT = [START, barrier(20, 9, *ALL)]
 
 
-def letter(offset: int, entry: TopicEntry = BAD, *, at: int = 0, topic: str = "up") -> DeadLetter:
-    return DeadLetter(Place("out.dead-letters", 0, at), f"{topic}-0@{offset}", entry.key, entry.value)
+def letter(offset: int, entry: TopicEntry = BAD, *, at: int = 0, topic: str = "up") -> ListedLetter:
+    return ListedLetter(Place("out.dead-letters", 0, at), f"{topic}-0@{offset}", entry.key, entry.value)
 
 
 def judge(
     upstream: Sequence[TopicEntry],
-    *readings: list[DeadLetter],
+    *readings: list[ListedLetter],
     output: Sequence[TopicEntry] = OUTPUT,
     elsewhere: frozenset[RecordId] = frozenset(),
     named: frozenset[RecordId] = frozenset(),
@@ -60,7 +60,7 @@ def judge(
         [ListSource([entry._replace(offset=at) for at, entry in enumerate(entries)])]
         for entries in (upstream, output)
     ]
-    return Checker(TABLE, JobView(TABLE), ("up", sources[0]), ("out", sources[1]), findings, letters).run()
+    return Checker(TABLE, OutputView(TABLE), ("up", sources[0]), ("out", sources[1]), findings, letters).run()
 
 
 def found(report: Report) -> dict[str, int]:
@@ -88,7 +88,7 @@ def test_a_record_at_fault_with_a_letter_is_no_part_of_the_table(entry: TopicEnt
     assert report.live_keys == 0
 
 
-WRONG: dict[str, tuple[list[TopicEntry], list[DeadLetter], Rule]] = {
+WRONG: dict[str, tuple[list[TopicEntry], list[ListedLetter], Rule]] = {
     "no letter": (ONE_BAD, [], Rule.DEAD_LETTER_MISSING),
     "two letters": (ONE_BAD, [letter(1), letter(1, at=1)], Rule.DEAD_LETTER_DOUBLED),
     "other bytes": (ONE_BAD, [letter(1, BAD._replace(key=b""))], Rule.DEAD_LETTER_DIFFERS),
@@ -105,7 +105,7 @@ WRONG: dict[str, tuple[list[TopicEntry], list[DeadLetter], Rule]] = {
 
 @pytest.mark.parametrize(("upstream", "letters", "rule"), WRONG.values(), ids=list(WRONG))
 def test_whatever_is_wrong_with_letters_is_a_finding(
-    upstream: list[TopicEntry], letters: list[DeadLetter], rule: Rule
+    upstream: list[TopicEntry], letters: list[ListedLetter], rule: Rule
 ) -> None:
     report = judge(upstream, letters)
     assert found(report) == {rule: 1}, report.findings

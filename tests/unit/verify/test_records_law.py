@@ -11,7 +11,7 @@ from schemas.records import Barrier, BarrierKind, Change, Op, Row, VnodeProgress
 from streaming.verify.checker import Checker
 from streaming.verify.findings import Report, Rule
 from streaming.verify.history import TopicEntry
-from streaming.verify.records.rows import JobView
+from streaming.verify.records.rows import OutputView
 from tests.kit.encoded_histories import ListSource
 from tests.kit.tables import table
 
@@ -57,7 +57,7 @@ def judge(output: Sequence[TopicEntry], *, complete: bool = True) -> Report:
         return [ListSource([entry._replace(offset=offset) for offset, entry in enumerate(entries)])]
 
     checker = Checker(
-        TABLE, JobView(TABLE), ("up", numbered(UPSTREAM)), ("out", numbered(output)), reads_upstream=True
+        TABLE, OutputView(TABLE), ("up", numbered(UPSTREAM)), ("out", numbered(output)), reads_upstream=True
     )
     return checker.run(require_complete=complete)
 

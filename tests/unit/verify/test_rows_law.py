@@ -13,7 +13,7 @@ from streaming.verify.checker import Checker
 from streaming.verify.findings import Report, Rule
 from streaming.verify.history import TopicEntry
 from streaming.verify.records.canonical import canonical
-from streaming.verify.records.rows import JobView
+from streaming.verify.records.rows import OutputView
 from tests.kit.encoded_histories import ListSource
 
 TABLE = declare({"name": "t", "columns": {"id": "bigint", "n": "int"}}, has_key=False)
@@ -50,7 +50,7 @@ def judge(output: list[TopicEntry], upstream: list[TopicEntry] = UPSTREAM) -> Re
 
     checker = Checker(
         TABLE,
-        JobView(TABLE, rows_before=OUTPUT.rows_before),
+        OutputView(TABLE, rows_before=OUTPUT.rows_before),
         ("up", canonical(source(upstream), RecordForm.of(AppendFormat()), TABLE.columns, ())),
         ("out", canonical(source(output), OUTPUT, TABLE.columns, ())),
         reads_upstream=True,

@@ -19,7 +19,7 @@ from streaming.verify.findings import Report
 from streaming.verify.history import TopicEntry
 from streaming.verify.records.canonical import canonical
 from streaming.verify.records.initial import InitialTable
-from streaming.verify.records.rows import JobView
+from streaming.verify.records.rows import OutputView
 from tests.kit.encoded_histories import ListSource
 from tests.kit.tables import vnode_of
 
@@ -59,7 +59,7 @@ def judge(
     rows = pa.Table.from_pylist([dict(zip(TABLE.column_names, row, strict=True)) for row in initial or ()])
     return Checker(
         TABLE,
-        JobView(TABLE),
+        OutputView(TABLE),
         ("up", sources),
         ("out", [ListSource(output or [barrier(9, 0)])]),
         initial=None if initial is None else InitialTable((0,) * len(sources), [rows]),
@@ -164,7 +164,7 @@ def test_changes_after_the_last_aligned_barrier_are_not_looked_at() -> None:
 
 def test_an_empty_output_is_clean_and_incomplete() -> None:
     sources = [ListSource([insert(OLD), barrier(9, 0)])]
-    report = Checker(TABLE, JobView(TABLE), ("up", sources), ("out", [ListSource([])])).run()
+    report = Checker(TABLE, OutputView(TABLE), ("up", sources), ("out", [ListSource([])])).run()
     assert report.clean
     assert not report.complete
     assert (report.start, report.barriers, report.behind, report.live_keys) == (None, 0, 1, 1)
