@@ -51,6 +51,7 @@ def create(
     job = served.counted(options.checked(declared, served.config.table))
     mutation = Add(job.to_json())
     served.check(mutation)
+    served.refuse_ended()
     served.sink_of(job).refuse_used(job)
     if job.format.framed:
         served.output_schemas.register(job)
@@ -71,7 +72,15 @@ def create(
 def _watch(served: Served, job: str) -> None:
     from streaming.cli.jobs.watching import watch_until_complete
 
-    watch_until_complete(Console(stderr=True), served.state_reader, job)
+    try:
+        watch_until_complete(Console(stderr=True), served.state_reader, job)
+    except KeyboardInterrupt:
+        typer.echo(
+            f"{job} goes on without this command: `backfill status {job} --follow` shows it, `backfill drop {job}` "
+            "ends it",
+            err=True,
+        )
+        raise
 
 
 def list_jobs(
@@ -184,6 +193,10 @@ def throttle(
 def drop(
     job: Annotated[str, typer.Argument(help="Name of the job.")],
     config: ConfigOption = None,
+    delete_topics: Annotated[
+        bool,
+        typer.Option("--delete-topics", help="Then delete what it wrote: output, barriers and dead letters."),
+    ] = False,
     *,
     request: RequestOptions,
 ) -> None:
@@ -191,7 +204,9 @@ def drop(
 
     The name is free again, for another output topic.
     """
-    _steer(config, Drop(job), request)
+    if delete_topics and request.no_wait:
+        raise usage("--delete-topics and --no-wait", "one or the other: topics go once the job has ended")
+    _steer(config, Drop(job), request, deletes=delete_topics)
 
 
 def _limit(text: str) -> int | None:
@@ -228,21 +243,36 @@ def _pace(
     _print(f"table: {text}, {shown['rows']:,} of about {shown['of']:,} rows were read", shown, request)
 
 
-def _steer(config: Path | None, mutation: Mutation, request: RequestOptions) -> None:
-    """Check a mutation, send it and, if wanted, wait until it took effect; print the result in one line."""
+def _steer(
+    config: Path | None, mutation: Mutation, request: RequestOptions, *, deletes: bool = False
+) -> None:
+    """Check a mutation, send it and, if wanted, wait until it took effect; print the result in one line.
+
+    `deletes`: once a job is dropped, so are its topics.
+    """
     served = Served.of(config)
     served.check(mutation)
+    topics = [
+        topic
+        for job in (served.state_reader.jobs() if deletes else ())
+        if mutation == Drop(job.name)
+        for topic in job.definition.topics
+    ]
+    served.refuse_ended()
     with served.steering(request.timeout) as steering:
         if request.no_wait:
             steering.send(mutation)
             _print("sent; it takes effect at the end of the batch that holds its barrier", _SENT, request)
             return
         applied = steering.apply(mutation)
-    _print(
-        f"{applied.report.text}: since barrier {applied.barrier.curr}, after {applied.elapsed_s:.1f} s",
-        {"applied": applied.report.text, "barrier": applied.barrier.curr, "seconds": applied.elapsed_s},
-        request,
-    )
+    text = f"{applied.report.text}: since barrier {applied.barrier.curr}, after {applied.elapsed_s:.1f} s"
+    fields = {"applied": applied.report.text, "barrier": applied.barrier.curr, "seconds": applied.elapsed_s}
+    if deletes:
+        from streaming.kafka.deletion import delete_topics
+
+        gone = delete_topics(served.kafka, topics)
+        text, fields["deleted"] = f"{text}; deleted {', '.join(gone)}", list(gone)
+    _print(text, fields, request)
 
 
 def _print(text: str, fields: Mapping[str, object], request: RequestOptions) -> None:
