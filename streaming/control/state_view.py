@@ -82,6 +82,8 @@ class StateView:
     earliest: TopicStart | None = None
     database: DatabaseStart | None = None
     copy: CopyProgress | None = None
+    done_ms: int | None = None
+    """The end of the last batch that is done, in Unix milliseconds by the storage's clock."""
 
     @property
     def next_offsets(self) -> tuple[int, ...]:
@@ -148,6 +150,7 @@ class StateReader:
             earliest=None if entry is None else TopicStart.from_binding(entry.table),
             database=None if entry is None else DatabaseStart.from_binding(entry.table, self._table),
             copy=None if start is None else progress_of(replica, start.rows),
+            done_ms=done.committed_ms,
         )
 
     def jobs(self) -> tuple[JobState, ...]:

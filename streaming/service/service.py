@@ -18,19 +18,14 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 import structlog
 from pyspark.sql import SparkSession
 
-from schemas.errors import (
-    BackfillError,
-    EnvironmentProblem,
-    Fenced,
-    OutcomeUnknown,
-    TopicError,
-)
+from schemas.errors import BackfillError, EnvironmentProblem, Fenced, OutcomeUnknown, TopicError
 from schemas.formats.debezium import DebeziumFormat
 from schemas.records import RecordId
 from schemas.settings.config import ServiceConfig
@@ -72,10 +67,7 @@ from streaming.service.vitals import Vitals
 from streaming.service.watches import SparkWatch, UpstreamWatch
 from streaming.source.barriers.source import BarrierSource
 from streaming.source.fields.newest_rows import NewestRows
-from streaming.source.upstream_checks import (
-    UpstreamGuard,
-    refuse_partial,
-)
+from streaming.source.upstream_checks import UpstreamGuard, refuse_partial
 
 OnBatch = Callable[[BatchReport], None]
 
@@ -90,9 +82,9 @@ class Service:
     thread of `run` when start-up is over, again after trouble that passed: from then on an exception in that thread
     would leave a batch half done, and `stop` is the way to end. `on_part` is called after each part of a long interval,
     `on_copied` after parts of the table that the state starts from. `on_trouble` gets what interrupted it, if that may
-    pass. `observers` get reports and troubles before that. `take_over`: from a successor that lives, too
-    (`streaming.service.presence`). `accept_log_reset`: once for each log and partition. `spark` waits for the session;
-    what comes before a start needs it is done meanwhile.
+    pass. `observers` get reports and troubles before that. `take_over`: from a successor that lives, too, with
+    `refuses_living` only from a dead owner (`streaming.service.presence`). `accept_log_reset`: once for each log and
+    partition. `spark` waits for the session; what comes before a start needs it is done meanwhile.
     """
 
     config: ServiceConfig
@@ -108,6 +100,7 @@ class Service:
     rebuild: bool = False
     skip_records: frozenset[RecordId] = frozenset()
     take_over: bool = False
+    refuses_living: bool = False
     accept_log_reset: bool = False
     owner: str = field(default_factory=owner)
     """This instance, for the error of an instance that it fences."""
@@ -117,9 +110,11 @@ class Service:
     trouble_limit_s: float = LIMIT_S
     """Seconds for which transient trouble is waited for."""
     barriers: BarrierSource | None = None
-    """The source of the run under way, or of the last one."""
+    """That of the run under way, or of the last one."""
     _stop: threading.Event = field(default_factory=threading.Event)
     _journal: Journal | None = None
+    _signs_of_life: ExitStack = field(default_factory=ExitStack)
+    _is_shown: bool = False
 
     @cached_property
     def vitals(self) -> Vitals:
@@ -152,7 +147,8 @@ class Service:
             registry_answers=lambda: Registry(self.config.registry).is_reachable(),
             limit_s=self.trouble_limit_s,
         )
-        with SparkWatch(self.spark, self.vitals, self.config.batch_timeout_ms / 1_000).running():
+        limit_s = self.config.batch_timeout_ms / 1_000
+        with self._signs_of_life, SparkWatch(self.spark, self.vitals, limit_s).running():
             while True:
                 try:
                     self._run_once(restart_policy)
@@ -173,18 +169,14 @@ class Service:
 
     def _run_once(self, restart_policy: RestartPolicy) -> None:
         # Step 1: topics.
+        self.vitals.begins("checking the topics")
         startup = Startup(
-            self.config,
-            self.kafka,
-            self.spark,
-            self.skip_records,
-            self.owner,
-            self.rebuild,
-            self.log_resets,
+            self.config, self.kafka, self.spark, self.skip_records, self.owner, self.rebuild, self.log_resets
         )
         upstream = startup.check_topics()
         self.config = counted(self.config, upstream.partitions)
         startup = replace(startup, config=self.config)
+        self.vitals.begins("reading the state")
         storage = startup.open_storage()
         if self._journal is not None and is_superseded(storage, self._journal.version):
             raise self._journal.fenced()  # the instance that took over meanwhile is the one to go on
@@ -196,12 +188,17 @@ class Service:
         journal = Journal(storage, self.config.table)
         refuse_partial(storage, journal)
         if journal.current is not None and not self.take_over:
+            if self.refuses_living and journal.current.owner != self.owner:
+                presence.refuse_living(journal.current.owner, self._stop.is_set)
             if not presence.await_turn(instance_name(), journal.current.owner, self._stop.is_set):
                 return
             journal = Journal(storage, self.config.table)
         self._journal = journal
         # Steps 2 and 3: take over and fence.
-        with presence.shown(self.owner), noting_fenced(presence, journal):
+        if not self._is_shown:  # once, for all restarts
+            self._is_shown = True
+            self._signs_of_life.enter_context(presence.shown(self.owner))
+        with noting_fenced(presence, journal):
             owned = startup.take_over(storage, journal, upstream)
             self.vitals.start = str(owned.start) if isinstance(owned.start, TopicStart) else None
             restart_policy.begins()
@@ -269,9 +266,11 @@ class Service:
             slots=lambda: lanes.slots,
             chunks_since_ms=owned.chunks_since_ms,
         )
+        self.vitals.begins("finding the last barrier")
         barriers.start()  # fences an earlier injector, before anything is read
         try:
             # Step 4: recover.
+            self.vitals.begins("looking for an unfinished batch")
             recovered = batches.recover()
             if recovered is not None:
                 on_batch(recovered)
@@ -285,8 +284,10 @@ class Service:
             sweep_rows(root)
             self.vitals.rows_folder = root / rows_name(transactional_id(batches.replica))
             self.vitals.attach(barriers, micro_batches, compactor, owned.reads, keeping)
+            self.vitals.catches_up(known, batches.next_offsets())
             micro_batches.run_batches(known)
             # Step 6: stream.
+            self.vitals.begins("waiting for Spark")
             threading.Thread(target=lanes.warm_up).start()
             stream = Stream(self.spark(), barriers, micro_batches, self._stop)
             stream.serve(self._on_started, partial(self._check, owned, barriers, watch))
