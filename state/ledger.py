@@ -69,6 +69,15 @@ class Ledger:
         return int(self._table.version())
 
     @property
+    def committed_ms(self) -> int | None:
+        """The Unix milliseconds at which the version seen was written, by the storage's clock; None if it says none."""
+        name = f"{self.version:020}.json"
+        written_ns = self.storage.filesystem.get_file_info(
+            self.storage.path(self.path, "_delta_log", name)
+        ).mtime_ns
+        return None if written_ns is None else int(written_ns // 1_000_000)
+
+    @property
     def epoch(self) -> int:
         """The epoch that the table's last commit brought it to; 0 before any."""
         return self._mark(self._app_id)

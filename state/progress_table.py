@@ -58,6 +58,11 @@ class ProgressTable:
         """The barrier of the last commit."""
         return self._ledger.epoch
 
+    @property
+    def committed_ms(self) -> int | None:
+        """The Unix milliseconds of the last commit, by the storage's clock."""
+        return self._ledger.committed_ms
+
     def reload(self) -> None:
         """Open the table at its newest version."""
         self._ledger.reload()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Annotated
 
 import typer
@@ -25,7 +24,9 @@ def command(
     if all(archive.exists() for archive in archives) and not again:
         console.print("Prepared before; nothing to do.")
         return
-    logs.configure(level=logging.ERROR)  # the rehearsal is of no interest, slow as it may be, unless it fails
+    logs.configure(
+        level=logs.LogLevel.ERROR
+    )  # the rehearsal is of no interest, slow as it may be, unless it fails
     from streaming.demo.run import warm_up
 
     with console.status("Rehearsing a start (about half a minute)"):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,10 +15,14 @@ import typer
 from streaming.cli.configuration import ConfigArgument, ConfigOption, required_config
 from streaming.cli.skipped import places
 from streaming.runtime import logs
+from streaming.runtime.logs import LogLevel
 from streaming.runtime.signals import EndBySignal
 
 if TYPE_CHECKING:
+    from streaming.cli.screen.screen import ServiceScreen
     from streaming.protocol.report import BatchReport
+
+_REDRAW_S = 0.5
 
 log = structlog.get_logger()
 
@@ -45,9 +51,13 @@ class RunOptions:
     log_json: Annotated[
         bool | None,
         typer.Option(
-            "--log-json/--log-text", help="Form of the log lines; default: JSON unless on a terminal."
+            "--log-json/--log-text",
+            help="Log lines, in JSON or for reading; by default a screen on a terminal, else JSON.",
         ),
     ] = None
+    log_level: Annotated[
+        LogLevel, typer.Option(help="Least level of the log; `debug` has a line for each batch.")
+    ] = LogLevel.INFO
 
 
 def command(
@@ -79,15 +89,15 @@ def rebuild(file: ConfigArgument = None, config: ConfigOption = None, *, options
 
 def _serve(file: Path, options: RunOptions, *, take_over: bool = False, rebuilds: bool = False) -> None:
     """Run the service of a configuration until it ends. `rebuilds`: its state is lost, and made anew first."""
-    with EndBySignal() as signals:
+    with EndBySignal() as signals, _output(options) as screen:
         # Imports take a second or two, and the signal may come in it.
         from schemas.settings.config import load
         from schemas.settings.http import read_token
         from streaming.broker.embedded import broker_of
-        from streaming.cli.building import BuildBar
+        from streaming.cli.screen.batches import BatchLog
+        from streaming.cli.screen.building import LINE_EVERY_S, BuildLog
         from streaming.service.bootstrap import hosted_service
 
-        logs.configure(as_json=options.log_json)
         settings, skipped = load(file), places(options.skip_record)
         token = read_token(settings.http)
 
@@ -97,51 +107,49 @@ def _serve(file: Path, options: RunOptions, *, take_over: bool = False, rebuilds
             log.info("serving", upstream=settings.upstream, bootstrap=address, lanes=service.config.lanes)
 
         def on_batch(report: BatchReport) -> None:
-            bar.close()
-            _log_batch(report)
-            bar.read(service.vitals.reading())
+            building.close()
+            batches.note(report)
+            building.read(service.vitals.reading())
 
+        every_s = LINE_EVERY_S if screen is None else _REDRAW_S
         with (
-            closing(BuildBar(begins_late=settings.initial is not None)) as bar,
+            closing(BuildLog(begins_late=settings.initial is not None, every_s=every_s)) as building,
+            closing(BatchLog()) as batches,
             broker_of(settings) as kafka,
             hosted_service(
                 settings,
                 kafka,
                 on_batch=on_batch,
-                on_part=bar,
-                on_copied=bar.copied,
+                on_part=building,
+                on_copied=building.copied,
                 on_serving=on_serving,
                 exit_when_complete=options.exit_when_complete,
                 rebuild=rebuilds,
                 skip_records=skipped,
                 take_over=take_over,
+                refuses_living=screen is not None,
                 accept_log_reset=options.accept_log_reset,
             ) as service,
         ):
             from streaming.observe.traces import traced
             from streaming.observe.wiring import observed
 
-            with observed(service, token), traced(service):
+            on_status = (lambda look: None) if screen is None else screen.follow
+            with observed(service, token, on_status=on_status), traced(service):
                 service.run()
 
 
-def _log_batch(report: BatchReport) -> None:
-    from state.values.progress import parts_done
+@contextmanager
+def _output(options: RunOptions) -> Iterator[ServiceScreen | None]:
+    """Log lines, or None of them and a screen where standard error is a terminal and nothing else is asked for."""
+    if options.log_json is not None or not sys.stderr.isatty():
+        logs.configure(as_json=options.log_json, level=options.log_level)
+        yield None
+        return
+    from rich.console import Console
 
-    steps = {f"{step}_ms": round(took) for step, took in report.step_ms.items()}
-    log.info(
-        "batch",
-        epoch=report.plan.epoch,
-        barriers=len(report.plan.barriers),
-        changes=report.changes,
-        upstream_records=sum(report.plan.end.ends),
-        parked=len(report.plan.parked),
-        snapshot_rows=sum(report.snapshot_rows.values()),
-        vnodes=report.vnode_count,
-        log_rows=report.files.log_rows,
-        log_files=len(report.files.log),
-        way=report.way,
-        **steps,
-        lane_steps={step: round(took) for step, took in report.lane_ms.items()},
-        **{f"vnodes_done.{name}": parts_done(states) for name, states in report.progress.items()},
-    )
+    from streaming.cli.screen.screen import ServiceScreen
+
+    with ServiceScreen(Console(stderr=True, highlight=False)) as screen:
+        logs.configure(level=options.log_level, screen=screen.event)
+        yield screen

@@ -26,12 +26,12 @@ from streaming.core.jobs import MutationReport, apply_mutation
 from streaming.kafka.barriers import barrier_in
 from streaming.kafka.clients import KafkaSettings, translated
 from streaming.kafka.consumer import RangeReader
-from streaming.kafka.topics import create_topic
 from streaming.source.barriers.injecting.control_requests import (
     ControlRequest,
     decode_request,
     encode_request,
 )
+from streaming.source.barriers.injecting.control_topic import create_control_topic
 from streaming.source.barriers.injecting.suspended_requests import SuspendedAction, encode_suspended
 
 _POLL_S = 0.1
@@ -47,9 +47,18 @@ class Applied:
     elapsed_s: float
 
 
-def send_request(kafka: KafkaSettings, topic: str, mutation: Mutation) -> str:
-    """Put a request into a control topic and wait until it is there; its id. Raises: EnvironmentProblem."""
-    request = ControlRequest(uuid.uuid4().hex, mutation)
+REQUEST_TIMEOUT_S = 30.0
+"""The greatest age of a request when a barrier takes it, unless another one is asked for."""
+
+
+def send_request(
+    kafka: KafkaSettings, topic: str, mutation: Mutation, *, timeout_s: float = REQUEST_TIMEOUT_S
+) -> str:
+    """Put a request into a control topic and wait until it is there; its id. Raises: EnvironmentProblem.
+
+    A barrier takes it within `timeout_s`, or it is refused.
+    """
+    request = ControlRequest(uuid.uuid4().hex, mutation, max(round(timeout_s * 1_000), 1))
     _produce(kafka, topic, encode_request(request))
     return request.id
 
@@ -62,7 +71,7 @@ def send_suspended(kafka: KafkaSettings, topic: str, action: SuspendedAction) ->
 
 
 def _produce(kafka: KafkaSettings, topic: str, value: bytes) -> None:
-    create_topic(kafka, topic, 1)
+    create_control_topic(kafka, topic)
     producer = Producer(kafka.producer())
     with translated(kafka, what=topic):
         # An idempotent producer asks for its id when it is made, and half a second later if no connection is up yet.
@@ -75,7 +84,7 @@ def _produce(kafka: KafkaSettings, topic: str, value: bytes) -> None:
 class ControlClient:
     """Sends requests to the service of one upstream. Use it as a context.
 
-    `timeout_s` bounds the wait for a barrier, and then for its batch.
+    `timeout_s` bounds the wait for a barrier, which no later one takes, and then for its batch.
     """
 
     def __init__(
@@ -92,7 +101,7 @@ class ControlClient:
         self._reader.close()
 
     def send(self, mutation: Mutation) -> str:
-        return send_request(self._kafka, self._topics.control, mutation)
+        return send_request(self._kafka, self._topics.control, mutation, timeout_s=self._timeout_s)
 
     def apply(self, mutation: Mutation) -> Applied:
         """Send a request and wait until it took effect.
@@ -106,8 +115,14 @@ class ControlClient:
         self.send(mutation)
         as_sent = decode_request(encode_request(ControlRequest("as sent", mutation))).mutation
         search = _Search(self._reader, self._topics, begin, as_sent)
-        barrier = self._await(search, "a barrier with it", _NO_INJECTOR)
-        report = self._await(lambda: self._state_reader.report_on(barrier.curr), "the batch of its barrier")
+        barrier = self._await(
+            search, "a barrier with it", "a request that none has taken by now is refused", _NO_INJECTOR
+        )
+        report = self._await(
+            lambda: self._state_reader.report_on(barrier.curr),
+            f"the batch of barrier {barrier.curr}, which has it",
+            "it is carried out when that batch ends",
+        )
         if report.refused is not None:
             raise refused(report)
         return Applied(barrier, report, time.monotonic() - began)
@@ -124,7 +139,7 @@ class ControlClient:
                 return False
             return seen if seen.opened else None
 
-        found = self._await(opened, f"the first barrier of {name}")
+        found = self._await(opened, f"the first barrier of {name}", "the job is there, and begins with it")
         if isinstance(found, JobState):
             return found
         raise TopicError(
@@ -134,14 +149,14 @@ class ControlClient:
             next_step="see the service's log line `mutation`; create the job with another output",
         )
 
-    def _await(self, read: Callable[[], _T | None], what: str, next_step: str | None = None) -> _T:
+    def _await(self, read: Callable[[], _T | None], what: str, then: str, next_step: str | None = None) -> _T:
         deadline = time.monotonic() + self._timeout_s
         while (found := read()) is None:
             if time.monotonic() >= deadline:
                 raise EnvironmentProblem(
                     Code.NOT_SERVED,
                     where=self._topics.data,
-                    found=f"no sign of {what} within {self._timeout_s:g} s; the request is in the control topic",
+                    found=f"no sign of {what} within {self._timeout_s:g} s; {then}",
                     next_step=next_step,
                 )
             time.sleep(_POLL_S)

@@ -19,6 +19,7 @@ from typing import Any, Literal
 from schemas.error_table import TABLE
 from schemas.errors import BackfillError, Code, ConfigError, EnvironmentProblem
 from schemas.settings.http import HttpConfig, read_token
+from streaming.core.forecast import Extent, Forecast
 
 _ANSWER_S = 2.0
 _HELD_S = 10.0
@@ -42,6 +43,10 @@ class Answer:
     """Troubles that do not stop batches yet, a line each."""
     undeclared: tuple[str, ...] = ()
     """Fields of the newest rows that are no columns."""
+    step: str | None = None
+    """The step of the start under way."""
+    forecasts: Mapping[str, Forecast] | None = None
+    """Of each job; None where only the condition was given."""
 
 
 def read_condition(config: HttpConfig) -> Answer | None:
@@ -108,6 +113,18 @@ def _parsed(status: dict[str, Any]) -> Answer:
         reading=status.get("reading"),
         troubles=tuple(_troubles(status)),
         undeclared=tuple(status.get("fields", {}).get("undeclared", ())),
+        step=status.get("step"),
+        forecasts={job["name"]: _forecast(job) for job in status["jobs"]} if status.get("barrier") else None,
+    )
+
+
+def _forecast(job: dict[str, Any]) -> Forecast:
+    return Forecast(
+        extent=Extent(job["rows_read"], job["rows_left"]),
+        share=job["share"],
+        grew=job["grew"],
+        rows_per_s=job["rows_per_s"],
+        seconds_left=job["seconds_left"],
     )
 
 

@@ -85,6 +85,8 @@ class StateView:
     database: DatabaseStart | None = None
     copy: CopyProgress | None = None
     end: LastEnd | None = None
+    done_ms: int | None = None
+    """The end of the last batch that is done, in Unix milliseconds by the storage's clock."""
 
     @property
     def is_suspended(self) -> bool:
@@ -158,6 +160,7 @@ class StateReader:
             database=None if entry is None else DatabaseStart.from_binding(entry.table, self._table),
             copy=None if start is None else progress_of(replica, start.rows),
             end=end if end is not None and end.counts(done.epoch) else None,
+            done_ms=done.committed_ms,
         )
 
     def last_end(self) -> LastEnd | None:

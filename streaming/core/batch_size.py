@@ -13,8 +13,8 @@ Of what a job reads in one batch, the smallest of three limits counts:
 - *Bytes.* All that a batch sends is one transaction a lane, which the broker ends after its timeout, and a crash
   repeats all of it. So reads together take at most `MAX_BYTES`, and what goes through in half of that time by what
   batches took. Rows of a hundred bytes never come near it; those of fifty kilobytes do before a rate is known.
-- *Rate limit.* A token bucket in rows: it fills with time and never holds more than two seconds' worth, so that a
-  pause is not followed by a burst.
+- *Rate limit.* A token bucket in rows: it fills with time, two seconds' worth from batch to batch at most, and what a
+  batch leaves in it is no more than half a second's worth, so that neither a wait nor a pause is followed by a burst.
 
 The amount is 0 only when the job is paused, limited to 0, or its bucket is empty: live traffic never starves the
 snapshot. Time comes in as an argument.
@@ -64,7 +64,8 @@ _SMOOTHING, _CLEARLY_LESS = 0.4, 0.8
 _GROWTH = 2.0
 _WIDER = 1.5
 """Bytes limit a read with a latency budget where its rows are so much wider than the last ones; else rows do."""
-_BUCKET_SECONDS = 2.0
+_LONGEST_FILL_MS = 2_000
+_BUCKET_SECONDS = 0.5
 
 
 class OverheadMs:
@@ -176,10 +177,13 @@ class SnapshotBudget:
         return max(left * READ_SHARE / load.readers, LEAST_READ_MS)
 
     def _fill(self, now_ms: int, rate_limit: int) -> float:
-        elapsed_ms = 1_000 if self._filled_ms is None else max(now_ms - self._filled_ms, 0)
-        self._filled_ms = now_ms
         room = max(rate_limit * _BUCKET_SECONDS, 1.0)
-        self._tokens = min(self._tokens + rate_limit * elapsed_ms / 1_000, room)
+        if self._filled_ms is None:
+            self._tokens = rate_limit * _BUCKET_SECONDS
+        else:
+            elapsed_ms = min(max(now_ms - self._filled_ms, 0), _LONGEST_FILL_MS)
+            self._tokens = min(self._tokens, room) + rate_limit * elapsed_ms / 1_000
+        self._filled_ms = now_ms
         return self._tokens
 
     def learn_read(self, read: Amount, read_ms: float) -> None:

@@ -2,10 +2,9 @@
 
     rows in all = what finished parts gave + for every other part the larger of (rows stored, rows read)
     share       = rows read / rows in all: below 1 until the last part is Completed, and 1 then
-    time left   = rows left / the recent rate, or the job's limit where that is lower
+    time left   = rows left / the rate, or the job's limit where that is lower
 
-"Recent" is a quarter of the time so far, between two reads and 20 seconds: reads grow at first, so the rate
-since the start is too low for a short run, and that of the last read too noisy for a long one.
+Page, API, metrics, `status` and `create --wait` all have their rates from here (`Rate`).
 
 Rows stored come from file statistics, without the changes in the log, so the sum moves a little as the table does. A
 share that was shown never falls (`Forecast.grew` is True instead where the table has grown).
@@ -22,9 +21,11 @@ from state.values.plan import JobState
 from state.values.progress import Completed, InProgress, Progress, is_complete, rows_read
 
 Phase = Literal["starting", "backfilling", "paused", "limited to 0", "live"]
-WINDOW_MS = 20_000
-"""The longest window of the rate: long enough for many batches, short enough to follow a new limit."""
-_LATE_SHARE, _LEAST_LOOKS = 0.25, 3
+WINDOW_MS = 10_000
+"""The window of a rate: long enough for many batches, short enough to follow a new speed."""
+LEAST_MS = 1_000
+"""The shortest one: between two batches close to each other times say too little."""
+_EARLY_SHARE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ def phase(job: JobState, seen: Extent) -> Phase:
 class Forecast:
     """The shown progress of one job. `share` never falls; `grew`: it would have, as rows were added ahead of the read.
 
-    `rows_per_s` is None before two updates, `seconds_left` None where nothing moves.
+    `rows_per_s` and `seconds_left` are None where they are not known now: see `Rate`.
     """
 
     extent: Extent
@@ -96,59 +97,119 @@ class Forecast:
 
 
 @dataclass
-class RateEstimator:
-    """Estimates the rate of one job's backfill from repeated updates. `now_ms` is any clock that only rises."""
+class Rate:
+    """The rate of a count that grows with each batch. Times are milliseconds of any clock that only rises.
+
+    It is that of the batches of the last `WINDOW_MS`; at first, for as long as that is shorter, of half the time since
+    the count began to grow: reads grow then, and the rate since the start would be too low for a short run.
+    """
 
     _looks: deque[tuple[int, int]] = field(default_factory=deque)
-    _started_ms: int | None = None
-    _shown: float = 0.0
+    _grew_ms: int | None = None
+    _gap_ms: int = 0
+    """Between the last two batches."""
 
-    def update(self, now_ms: int, seen: Extent, *, rate_limit: int | None, paused: bool) -> Forecast:
-        """The forecast after one more update."""
-        rate = self._rate(now_ms, seen.rows_read)
-        share = max(self._shown, seen.share)
-        self._shown = share
-        return Forecast(
-            seen,
-            share,
-            seen.share < share,
-            rate,
-            seconds_left(seen, rate, rate_limit=rate_limit, paused=paused),
-        )
-
-    def _rate(self, now_ms: int, rows_read: int) -> float | None:
-        """Rows per second between recent reads; an update between two reads changes nothing."""
+    def note(self, at_ms: int, count: int) -> None:
+        """Add the count at the end of a batch; a time that was noted before changes nothing."""
         looks = self._looks
-        if self._started_ms is None:
-            self._started_ms = now_ms
-        if not looks or rows_read != looks[-1][1]:
-            looks.append((now_ms, rows_read))
-        window_ms = min((now_ms - self._started_ms) * _LATE_SHARE, WINDOW_MS)
-        while len(looks) > _LEAST_LOOKS and looks[1][0] <= now_ms - window_ms:
+        if looks and at_ms <= looks[-1][0]:
+            return
+        if looks:
+            self._gap_ms = at_ms - looks[-1][0]
+        if self._grew_ms is None and looks:
+            self._note_before_growth(count)
+        looks.append((at_ms, count))
+        since_ms = at_ms - self._window_ms(at_ms)
+        while len(looks) > 2 and looks[1][0] <= since_ms:
             looks.popleft()
-        return 0.0 if now_ms - looks[-1][0] >= WINDOW_MS else rate_between(looks[0], looks[-1])
+
+    def _note_before_growth(self, count: int) -> None:
+        """Keep the first look and the last one; once the count grows, the one before that is the first."""
+        looks = self._looks
+        if count != looks[-1][1]:
+            self._grew_ms = looks[-1][0]
+            while len(looks) > 1:
+                looks.popleft()
+        elif len(looks) > 1:
+            looks.pop()
+
+    def _window_ms(self, at_ms: int) -> float:
+        begun_ms = 0 if self._grew_ms is None else at_ms - self._grew_ms
+        return min(max(begun_ms * _EARLY_SHARE, LEAST_MS), WINDOW_MS)
+
+    def forget(self) -> None:
+        """Begin anew, where what follows is not at the pace of what was before: a pause, another limit, an outage."""
+        self._looks.clear()
+        self._grew_ms = None
+
+    def at(self, now_ms: int) -> float | None:
+        """Counts per second. None while it is not known: before a second of batches, and once none has come for long.
+
+        "Long" is the window, or twice the time between the last two batches where that is more.
+        """
+        looks = self._looks
+        if len(looks) < 2 or looks[-1][0] - looks[0][0] < LEAST_MS:
+            return None
+        if now_ms - looks[-1][0] > max(WINDOW_MS, 2 * self._gap_ms):
+            return None
+        return (looks[-1][1] - looks[0][1]) * 1_000 / (looks[-1][0] - looks[0][0])
 
 
 @dataclass
-class RateEstimators:
-    """The estimators of all jobs; a job that was created again under its name starts anew."""
+class JobProgress:
+    """The progress of one job's backfill, batch by batch. Times as `Rate`."""
 
-    _rates: dict[tuple[str, int], RateEstimator] = field(default_factory=dict)
+    _rate: Rate = field(default_factory=Rate)
+    _pace: tuple[int | None, bool] | None = None
+    _seen: Extent = field(default_factory=lambda: Extent(0, 1))
+    _shown: float = 0.0
 
-    def update(self, now_ms: int, seen: Iterable[tuple[JobState, Extent]]) -> dict[str, Forecast]:
-        """The forecast of each job after one more update."""
-        return {
-            job.name: self._rates.setdefault((job.name, job.start), RateEstimator()).update(
-                now_ms, extent, rate_limit=job.rate_limit, paused=job.paused
-            )
-            for job, extent in seen
-        }
+    def note(self, at_ms: int, seen: Extent, *, rate_limit: int | None, paused: bool) -> None:
+        """Add what is read at the end of a batch."""
+        if self._pace != (rate_limit, paused):
+            self._rate.forget()
+        self._pace, self._seen = (rate_limit, paused), seen
+        self._shown = max(self._shown, seen.share)
+        self._rate.note(at_ms, seen.rows_read)
+
+    def forget_rate(self) -> None:
+        """Begin the rate anew."""
+        self._rate.forget()
+
+    def at(self, now_ms: int) -> Forecast:
+        """The forecast as of now. Rate and time left are None while the job is paused or limited to 0."""
+        rate_limit, paused = self._pace or (None, False)
+        rate = None if paused or rate_limit == 0 or self._seen.rows_left == 0 else self._rate.at(now_ms)
+        left_s = seconds_left(self._seen, rate, rate_limit=rate_limit, paused=paused)
+        return Forecast(self._seen, self._shown, self._seen.share < self._shown, rate, left_s)
 
 
-def rate_between(first: tuple[int, int], last: tuple[int, int]) -> float | None:
-    """Rows per second between two updates (milliseconds, rows read)."""
-    elapsed_ms = last[0] - first[0]
-    return (last[1] - first[1]) * 1_000 / elapsed_ms if elapsed_ms > 0 else None
+@dataclass
+class JobsProgress:
+    """The progress of all jobs; a job that was created again under its name starts anew."""
+
+    _jobs: dict[tuple[str, int], JobProgress] = field(default_factory=dict)
+    _owner: str | None = None
+
+    def note(self, at_ms: int, seen: Iterable[tuple[JobState, Extent]], *, owner: str | None = None) -> None:
+        """Add a batch's end. Jobs that are not `seen` are gone. Rates go by one `owner`, as a start takes its time."""
+        if owner != self._owner:
+            self.forget_rates()
+        self._owner, known = owner, self._jobs
+        self._jobs = {}
+        for job, extent in seen:
+            key = (job.name, job.start)
+            self._jobs[key] = known.get(key, JobProgress())
+            self._jobs[key].note(at_ms, extent, rate_limit=job.rate_limit, paused=job.paused)
+
+    def forget_rates(self) -> None:
+        """Begin all rates anew, after an outage."""
+        for job in self._jobs.values():
+            job.forget_rate()
+
+    def at(self, now_ms: int) -> dict[str, Forecast]:
+        """The forecast of each job as of now."""
+        return {name: job.at(now_ms) for (name, _), job in self._jobs.items()}
 
 
 def seconds_left(seen: Extent, rate: float | None, *, rate_limit: int | None, paused: bool) -> float | None:

@@ -9,6 +9,9 @@ since. Once it is late, the condition names the cause, and the reason its locati
     waiting for barriers    none come, or one is missing in some partitions
     stuck                   there is a barrier to work up to, and no sign of work
     catching up             there is work, and signs of it; also while it is ready, with many barriers to go
+
+What follows from a known cause has the cause's name: once Kafka answers again, barriers have to come and a batch has to
+end first, so until an interval and `late_s` are over, neither the lack of barriers nor that of progress is named.
 """
 
 from __future__ import annotations
@@ -75,6 +78,8 @@ class Interruption:
 
     problem: BackfillError
     since_s: float
+    until_s: float | None = None
+    """Its end; None while it lasts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +89,8 @@ class HealthFacts:
     `streaming`: start-up is over. `pending`: committed barriers that no batch has done. `missing`: (partition, next
     offset) of each partition that lacks a barrier that others have. `busy_since_s`: the start of Spark's oldest job
     under way, None without one; `progress_s`: the last sign of work of one. `trouble` has ended the stream, `away` is
-    the broker's (None once it answers), `hindered` the injector's. `suspended` is the fault of a suspended table.
+    the broker's, the last one also once it answers, `hindered` the injector's. `suspended` is the fault of a suspended
+    table.
     """
 
     upstream: str
@@ -114,6 +120,11 @@ class HealthFacts:
     def lasting_s(self) -> float:
         """The minimal duration before a condition is reported."""
         return min(_LASTING_S, self.late_s / 3)
+
+    @property
+    def grace_s(self) -> float:
+        """The time in which a service has recovered from an outage of the broker."""
+        return self.interval_ms / 1_000 + self.late_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,13 +174,44 @@ def lasting_held(facts: HealthFacts, now_s: float) -> list[StuckPartition]:
 def _interruption(facts: HealthFacts, now_s: float) -> BackfillError | None:
     """The error that interrupted the service since its last batch; an unreachable Kafka is the cause of all others."""
     away, trouble = facts.away, facts.trouble
-    if away is not None and away.since_s >= facts.since_s:
+    if away is not None and away.until_s is None and away.since_s >= facts.since_s:
         lasts = now_s - away.since_s >= facts.lasting_s
         return away.problem if lasts or trouble is not None else None
-    return None if trouble is None else trouble.problem
+    if trouble is None:
+        return None
+    cause = _recovering(facts, now_s)
+    is_explained = away is not None and trouble.since_s >= away.since_s
+    return cause if cause is not None and is_explained else trouble.problem
+
+
+def _recovering(facts: HealthFacts, now_s: float) -> BackfillError | None:
+    """The outage of the broker that explains why nothing comes out yet, if it is over and was since the last batch."""
+    away = facts.away
+    if away is None or away.until_s is None or away.until_s < facts.since_s:
+        return None
+    ended_s = now_s - away.until_s
+    if ended_s > facts.grace_s:
+        return None
+    return EnvironmentProblem(
+        away.problem.code,
+        where=away.problem.where,
+        found=f"an outage of {_seconds(away.until_s - away.since_s)}, over since {_seconds(ended_s)}, "
+        "and no batch since",
+        expected=away.problem.expected,
+        next_step=f"wait: a batch should end within {_seconds(facts.grace_s - ended_s)}",
+    )
 
 
 def _late(facts: HealthFacts, now_s: float, idle_s: float) -> tuple[HealthCondition, BackfillError | None]:
+    condition, reason = _late_by_itself(facts, now_s, idle_s)
+    if condition in (HealthCondition.STUCK, HealthCondition.WAITING) and (cause := _recovering(facts, now_s)):
+        return HealthCondition.DEGRADED, cause
+    return condition, reason
+
+
+def _late_by_itself(
+    facts: HealthFacts, now_s: float, idle_s: float
+) -> tuple[HealthCondition, BackfillError | None]:
     works = facts.progress_s is not None and now_s - facts.progress_s <= facts.late_s
     busy = facts.busy_since_s is not None
     if (busy or (facts.pending and facts.streaming)) and not works:

@@ -38,8 +38,11 @@ class JobStatus(ApiModel):
     rows_read: int
     rows_left: int = Field(description="An estimate from file statistics; 0 only when complete.")
     sent: int = Field(description="Records that this process has sent, rows of the snapshot and changes.")
-    rows_per_s: float | None
-    seconds_left: float | None
+    rows_per_s: float | None = Field(
+        description="Of the last ten seconds; null where it is not known now: while the job is paused or has just "
+        "begun, and while the service is not ready."
+    )
+    seconds_left: float | None = Field(description="By that rate, or the limit if lower; likewise.")
     parts: int = Field(description="Into how many parts the read falls, each with a position of its own.")
     part_name: str = Field(description="`vnode`; `partition` where the parts are those of the upstream.")
     vnodes_done: int = Field(description="Parts that were read to their end; likewise `vnodes_in_progress`.")
@@ -212,6 +215,7 @@ class Status(ApiModel):
     version: str
     condition: HealthCondition
     ready: bool = Field(description="Whether barriers come out, as `/readyz` tells.")
+    step: str | None = Field(description="The step of the start under way; null from its end on.")
     reason: Reason | None = Field(description="What is wrong and what to do; null if nothing is.")
     last_end: EndStatus | None = Field(
         description="How it ended last: while it is suspended, and after a start until a batch is done."
@@ -246,6 +250,9 @@ class Status(ApiModel):
     )
     disk: DiskStatus | None = Field(description="Null until it is measured.")
     parked: int = Field(description="Invalid records that were parked since the start.")
+    changes_per_s: float | None = Field(
+        description="Read from the upstream in the last ten seconds; null where it is not known now."
+    )
     latency: LatencyStatus
     jobs: list[JobStatus]
     partitions: list[PartitionStatus]

@@ -24,7 +24,7 @@ from state.values.progress import Completed, InProgress, Progress
 from streaming.control.state_view import JobView
 from streaming.control.ways_on import skippable, ways_on
 from streaming.core.clocks import Age
-from streaming.core.forecast import Forecast, RateEstimators
+from streaming.core.forecast import Forecast, JobsProgress, Rate
 from streaming.observe.history import History, Span
 from streaming.observe.models import (
     ApiModel,
@@ -78,8 +78,9 @@ class StatusCache:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _standing: Standing | None = None
     _jobs: Mapping[str, JobView] = field(default_factory=dict)
-    _forecasts: dict[str, Forecast] = field(default_factory=dict)
-    _rates: RateEstimators = field(default_factory=RateEstimators)
+    _progress: JobsProgress = field(default_factory=JobsProgress)
+    _changes: int = 0
+    _change_rate: Rate = field(default_factory=Rate)
     _parked: int = 0
     _noted_s: float = 0.0
     _done: Age = field(default_factory=Age)
@@ -107,6 +108,8 @@ class StatusCache:
         with self._lock:
             self._stand(standing, now_s)
             self._parked += len(report.plan.parked)
+            self._changes += report.changes
+            self._change_rate.note(round(now_s * 1_000), self._changes)
             latencies = [
                 self._done.seen(aligned.epoch, aligned.barrier.injected_at_ms / 1_000, wall_s, now_s)
                 for aligned in report.plan.barriers
@@ -122,6 +125,7 @@ class StatusCache:
         with self._lock:
             if self._standing is None:
                 self._stand(standing, self.steady())
+                self._progress.forget_rates()  # a start is no batch
                 self._done.seen(
                     standing.epoch, unix_ms_from_epoch(standing.epoch) / 1_000, self.clock(), self.steady()
                 )
@@ -135,9 +139,7 @@ class StatusCache:
         self.vnode_count = standing.vnode_count if self.by_partition else self.vnode_count
         self._standing = standing
         self._jobs = {view.name: view for view in views}
-        self._forecasts = self._rates.update(
-            round(now_s * 1_000), [(view.state, view.extent) for view in views]
-        )
+        self._progress.note(round(now_s * 1_000), [(view.state, view.extent) for view in views])
 
     def _add_to_history(self, report: BatchReport, wall_s: float, now_s: float) -> None:
         sent = Counter(report.sent_snapshot) + Counter(report.sent_live)
@@ -155,17 +157,25 @@ class StatusCache:
             )
         )
 
+    def interrupted(self) -> None:
+        """Take an interruption of the service into account: rates begin anew behind it."""
+        with self._lock:
+            self._progress.forget_rates()
+            self._change_rate.forget()
+
     def status(self) -> Status:
         """The status as of now."""
-        health = self.vitals.health()
+        health, now_ms = self.vitals.health(), round(self.steady() * 1_000)
         with self._lock:
             standing, files = self._standing, self._standing.files if self._standing else None
             epoch = standing.epoch if standing else 0
             barrier_age_s = self._done.at(self.steady()) if epoch else None
+            forecasts = self._progress.at(now_ms)
             return Status(
                 version=_VERSION,
                 condition=health.condition,
                 ready=health.ready,
+                step=self.vitals.step,
                 reason=_shown(Reason, health.reason),
                 last_end=self._last_end(),
                 batch_age_s=self.vitals.idle_s(),
@@ -189,8 +199,12 @@ class StatusCache:
                 maintenance=[MaintenanceStatus.model_validate(each) for each in self.vitals.maintenance()],
                 disk=self.disk(files),
                 parked=self._parked,
+                changes_per_s=self._change_rate.at(now_ms) if health.ready else None,
                 latency=self._latency(),
-                jobs=[self._job(view) for view in self._jobs.values()],
+                jobs=[
+                    self._job(view, forecasts[view.name], is_known=health.ready)
+                    for view in self._jobs.values()
+                ],
                 partitions=self._partitions(),
                 can_steer=self.can_steer,
             )
@@ -238,8 +252,8 @@ class StatusCache:
         age = self._ages.setdefault(partition, Age())
         return age.seen(newest.curr, newest.injected_at_ms / 1_000, self.clock(), self.steady())
 
-    def _job(self, view: JobView) -> JobStatus:
-        forecast, job, definition = self._forecasts[view.name], view.state, view.state.definition
+    def _job(self, view: JobView, forecast: Forecast, *, is_known: bool) -> JobStatus:
+        job, definition = view.state, view.state.definition
         return JobStatus(
             name=job.name,
             output=definition.output,
@@ -253,8 +267,8 @@ class StatusCache:
             rows_read=view.extent.rows_read,
             rows_left=view.extent.rows_left,
             sent=self._sent[job.name],
-            rows_per_s=forecast.rows_per_s,
-            seconds_left=forecast.seconds_left,
+            rows_per_s=forecast.rows_per_s if is_known else None,
+            seconds_left=forecast.seconds_left if is_known else None,
             parts=definition.part_count,
             part_name=definition.part_name,
             vnodes_done=view.vnodes_done,

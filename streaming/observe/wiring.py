@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from schemas.errors import BackfillError
 from schemas.settings.config import ServiceConfig
 from state.storage import Storage
 from streaming.observe.metrics import Metrics
-from streaming.observe.models import SourceStatus
+from streaming.observe.models import SourceStatus, Status
 from streaming.observe.state_size import StateSize
 from streaming.observe.status_cache import StatusCache
 from streaming.protocol.report import BatchReport, Standing
@@ -34,14 +34,21 @@ class _Observed:
         self.metrics.note(report, self.cache.note(report))
 
     def trouble(self, problem: BackfillError) -> None:
+        self.cache.interrupted()
         self.metrics.interrupted(problem.code)
 
 
 @contextmanager
-def observed(service: Service, token: str | None) -> Iterator[str | None]:
+def observed(
+    service: Service,
+    token: str | None,
+    *,
+    on_status: Callable[[Callable[[], Status]], None] = lambda look: None,
+) -> Iterator[str | None]:
     """Connect a service to its panel, metrics and page while the block runs. `token` allows changes.
 
-    Enter it before `service.run`. Gives the address of the page, None without one.
+    Enter it before `service.run`. Gives the address of the page, None without one. `on_status` is called once, with the
+    function that gives the status as of each call.
 
     Raises: EnvironmentProblem(ADDRESS_UNUSABLE).
     """
@@ -61,6 +68,7 @@ def observed(service: Service, token: str | None) -> Iterator[str | None]:
     cache.newest = lambda: service.barriers.newest() if service.barriers else []
     cache.disk = StateSize(Storage(config.state), lambda: service.vitals.rows_folder).look
     service.observers += (_Observed(cache, metrics),)
+    on_status(cache.status)
     if http.listen is None:
         yield None
         return

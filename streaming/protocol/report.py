@@ -148,3 +148,25 @@ class Observer(Protocol):
 
     def trouble(self, problem: BackfillError) -> None:
         """Take into account what interrupted the service, if that may pass."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observers:
+    """Several observers as one."""
+
+    each: Sequence[Observer]
+
+    def stands(self, standing: Standing) -> None:
+        """Pass the state on that a start has found."""
+        for observer in self.each:
+            observer.stands(standing)
+
+    def batch(self, report: BatchReport) -> None:
+        """Pass a batch on."""
+        for observer in self.each:
+            observer.batch(report)
+
+    def trouble(self, problem: BackfillError) -> None:
+        """Pass on what interrupted the service."""
+        for observer in self.each:
+            observer.trouble(problem)

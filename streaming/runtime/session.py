@@ -16,10 +16,11 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, TypeVar
 
+import structlog
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
@@ -32,6 +33,8 @@ from streaming.runtime.leftovers import sweep_logs, sweep_scratch
 from streaming.runtime.paths import log_folder
 
 Result = TypeVar("Result")
+
+log = structlog.get_logger()
 
 JVM_GONE = (Py4JError, OSError)
 """Errors of calls to a JVM that is gone."""
@@ -53,6 +56,7 @@ def session_starting(jvm: SparkJvm) -> Iterator[Callable[[], SparkSession]]:
     """
     with ExitStack() as stack, ThreadPoolExecutor(1, thread_name_prefix="spark-start") as thread:
         started = thread.submit(stack.enter_context, session_in(jvm))
+        started.add_done_callback(_log_start)
         try:
             yield started.result
         except BaseException:
@@ -61,6 +65,11 @@ def session_starting(jvm: SparkJvm) -> Iterator[Callable[[], SparkSession]]:
             raise
         finally:
             started.exception()  # whatever it became, it has to be there before it can be closed
+
+
+def _log_start(started: Future[SparkSession]) -> None:
+    if started.exception() is None:
+        log.info("started", step="Spark")
 
 
 def is_alive(session: SparkSession) -> bool:

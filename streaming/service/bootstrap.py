@@ -41,6 +41,7 @@ def hosted_service(
     rebuild: bool = False,
     skip_records: frozenset[RecordId] = frozenset(),
     take_over: bool = False,
+    refuses_living: bool = False,
     accept_log_reset: bool = False,
     record_classes: bool = False,
 ) -> Iterator[Service]:
@@ -49,7 +50,10 @@ def hosted_service(
     Raises: BackfillError when the broker refuses us, or Spark does not come up.
     """
     with ExitStack() as stack:
+        log.info("starting", step="Java")
         jvm = stack.enter_context(started_jvm(_spark_settings(config, record_classes)))
+        log.info("starting", step="Spark", beside=True)
+        log.info("starting", step="Kafka")
         admin(kafka)  # a broker that refuses us is reported at once
         from streaming.runtime.session import session_starting
 
@@ -68,6 +72,7 @@ def hosted_service(
             rebuild=rebuild,
             skip_records=skip_records,
             take_over=take_over,
+            refuses_living=refuses_living,
             accept_log_reset=accept_log_reset,
         )
 

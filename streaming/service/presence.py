@@ -8,6 +8,8 @@ standby then: when the successor's sign of life stops, it goes on.
     presence/<owner>.alive     a number that rises every few seconds while the owner's process runs
     presence/<name>.fenced     the owner that took over from the instance of this name
 
+A person who starts an instance on a terminal is asked first (`refuse_living`).
+
 The name is the host's and the control group's: that of a container, a pod or a systemd unit stays when it is started
 again, and a replacement has another. A note is old after ten minutes, for a supervisor starts again sooner.
 """
@@ -25,7 +27,7 @@ from pathlib import Path
 import structlog
 from pyarrow import fs
 
-from schemas.errors import Fenced
+from schemas.errors import Code, ConfigError, Fenced
 from state.journal import Journal
 from state.storage import Storage
 from streaming.runtime.sign_of_life import FOLDER, GONE_S, alive_file, short_hash
@@ -73,6 +75,30 @@ class Presence:
     def note_fenced(self, name: str, successor: str) -> None:
         """Leave a note that the instance `name` was taken over from."""
         self._write(_fenced(name), json.dumps({"successor": successor, "at_s": time.time()}))
+
+    def has_ended(self, owner: str) -> bool:
+        """True if an owner has taken its signs of life away, as it does at its end; a killed one leaves its last."""
+        return self._read(alive_file(owner)) is None
+
+    def refuse_living(self, owner: str, is_stopped: Callable[[], bool]) -> None:
+        """Look for two beats at an owner's sign of life. Raises: ConfigError(USAGE) if it rises."""
+        first, until_s = self._beats(owner), time.monotonic() + 2 * self._beat_s
+        if first is not None:
+            log.info("starting", step=f"looking whether {owner} lives")
+        while first is not None and time.monotonic() < until_s and not is_stopped():
+            time.sleep(min(_LOOK_S, self._beat_s))
+            if (self._beats(owner) or 0) > first:
+                raise ConfigError(
+                    Code.USAGE,
+                    where=self._storage.root,
+                    found=f"a service that has this state, and lives: {owner}",
+                    expected="a state that no other service works on",
+                    next_step="look at that one, or end it and take the state over with --take-over",
+                )
+
+    def _beats(self, owner: str) -> int | None:
+        text = self._read(alive_file(owner))
+        return int(text) if text and text.isdigit() else None
 
     def await_turn(self, name: str, owner: str, is_stopped: Callable[[], bool]) -> bool:
         """Wait while `owner`, which took over from the instance `name`, lives. False: stopped meanwhile.

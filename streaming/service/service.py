@@ -19,6 +19,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
@@ -46,13 +47,12 @@ from streaming.protocol.batches import Batches, OnPart
 from streaming.protocol.lanes.attempts import transactional_id
 from streaming.protocol.lanes.redelivery import LogResets
 from streaming.protocol.micro_batches import MicroBatches, Stream, stream_ended
-from streaming.protocol.report import BatchReport, Observer
+from streaming.protocol.report import BatchReport, Observer, Observers
 from streaming.registry.book import AskedSchemas
 from streaming.registry.client import Registry
 from streaming.runtime import failpoints
 from streaming.runtime.leftovers import sweep_rows
 from streaming.runtime.session import JVM_GONE, is_alive
-from streaming.runtime.sign_of_life import last_seen_ms
 from streaming.service.initial.copying import Copying, OnCopied, SparkWorkers
 from streaming.service.job_checks import are_complete, check_jobs, counted, refuse_nothing_to_do
 from streaming.service.presence import Presence, instance_name, noting_fenced
@@ -81,9 +81,9 @@ class Service:
     thread of `run` when start-up is over, again after trouble that passed: from then on an exception in that thread
     would leave a batch half done, and `stop` is the way to end. `on_part` is called after each part of a long interval,
     `on_copied` after parts of the table that the state starts from. `on_trouble` gets what interrupted it or
-    suspended the table. `observers` get reports and troubles before that. `take_over`: from a successor that lives, too
-    (`streaming.service.presence`). `accept_log_reset`: once for each log and partition. `spark` waits for the session;
-    what comes before a start needs it is done meanwhile.
+    suspended the table. `observers` get reports and troubles before that. `take_over`: from a successor that lives,
+    too, with `refuses_living` only from a dead owner (`presence`). `accept_log_reset`: once for each log and partition.
+    `spark` waits for the session; what comes before a start needs it is done meanwhile.
     """
 
     config: ServiceConfig
@@ -99,6 +99,7 @@ class Service:
     rebuild: bool = False
     skip_records: frozenset[RecordId] = frozenset()
     take_over: bool = False
+    refuses_living: bool = False
     accept_log_reset: bool = False
     owner: str = field(default_factory=owner)
     """This instance, for the error of an instance that it fences."""
@@ -108,9 +109,10 @@ class Service:
     trouble_limit_s: float = LIMIT_S
     """Seconds for which transient trouble is waited for."""
     barriers: BarrierSource | None = None
-    """The source of the run under way, or of the last one."""
+    """That of the run under way, or of the last one."""
     _stop: threading.Event = field(default_factory=threading.Event)
     _journal: Journal | None = None
+    _signs_of_life: ExitStack = field(default_factory=ExitStack)
 
     @cached_property
     def vitals(self) -> Vitals:
@@ -129,8 +131,7 @@ class Service:
     @cached_property
     def _faults(self) -> TableFaults:
         suspends = self.config.on_table_fault == "suspend" and not self.exit_when_complete
-        requests = KafkaRequests(self.kafka, self.config.topics.control)
-        suspension = Suspension(requests, self.owner)
+        suspension = Suspension(KafkaRequests(self.kafka, self.config.topics.control), self.owner)
         return TableFaults(suspends, suspension, self.decisions, self.vitals, self.owner, self._stop)
 
     def stop(self) -> None:
@@ -144,14 +145,13 @@ class Service:
         Raises: the BackfillError that ended it; the next start continues from the state.
         """
         failpoints.arm(os.environ.get(failpoints.VARIABLE))
+        answers, registry = partial(broker_answers, self.kafka), Registry(self.config.registry)
         restart_policy = RestartPolicy(
-            partial(broker_answers, self.kafka),
-            self._stop,
-            registry_answers=lambda: Registry(self.config.registry).is_reachable(),
-            limit_s=self.trouble_limit_s,
+            answers, self._stop, registry_answers=registry.is_reachable, limit_s=self.trouble_limit_s
         )
+        limit_s = self.config.batch_timeout_ms / 1_000
         try:
-            with SparkWatch(self.spark, self.vitals, self.config.batch_timeout_ms / 1_000).running():
+            with self._signs_of_life, SparkWatch(self.spark, self.vitals, limit_s).running():
                 while self._goes_on(restart_policy):
                     pass
         except Fenced:
@@ -176,47 +176,44 @@ class Service:
                 raise
             raise stream_ended("Spark's JVM is gone") from error
 
-    def _show_standing(self, batches: Batches) -> None:
-        for observer in self.observers:
-            observer.stands(batches.standing)
-
     def _show_serving(self) -> None:
         self.vitals.streams()
         self.on_serving()
 
     def _report_trouble(self, problem: BackfillError) -> None:
-        for observer in self.observers:
-            observer.trouble(problem)
+        Observers(self.observers).trouble(problem)
         self.on_trouble(problem)
 
     def _run_once(self, restart_policy: RestartPolicy) -> bool:
         # Step 1: topics.
+        self.vitals.begins("checking the topics")
         startup = Startup(self.config, self.kafka, self.spark, self.decisions, self.owner, self.rebuild)
         upstream = startup.check_topics()
         self.config = counted(self.config, upstream.partitions)
         startup = replace(startup, config=self.config)
+        self.vitals.begins("reading the state")
         storage = startup.open_storage()
         if self._journal is not None and is_superseded(storage, self._journal.version):
             raise self._journal.fenced()  # the instance that took over meanwhile is the one to go on
-        for torn in storage.set_torn_aside():
-            log.warning(
-                "set_torn_aside", path=torn, reason="not synced before a power failure; nothing relied on it"
-            )
+        startup.set_torn_aside(storage)
         presence = Presence(storage)
         journal = Journal(storage, self.config.table)
         refuse_partial(storage, journal)
         if journal.current is not None and not self.take_over:
+            if self.refuses_living and journal.current.owner != self.owner:
+                presence.refuse_living(journal.current.owner, self._stop.is_set)
             if not presence.await_turn(instance_name(), journal.current.owner, self._stop.is_set):
                 return False
             journal = Journal(storage, self.config.table)
-        self._journal = journal
         # Steps 2 and 3: take over and fence.
         former = None if journal.current is None else journal.current.owner
-        with presence.shown(self.owner), noting_fenced(presence, journal):
+        if self._journal is None:  # once, for all restarts
+            self._signs_of_life.enter_context(presence.shown(self.owner))
+        self._journal = journal
+        with noting_fenced(presence, journal):
             owned = startup.take_over(storage, journal, upstream)
             self._faults.owns(journal, owned.batches)
-            if former is not None:
-                self._faults.note_silence(former, last_seen_ms(storage, former))
+            self._faults.note_silence(former, storage)
             self.vitals.start = str(owned.start) if isinstance(owned.start, TopicStart) else None
             restart_policy.begins()
             guard = UpstreamGuard(self.kafka, upstream, storage.root, owned.source.gaps)
@@ -225,7 +222,7 @@ class Service:
             except BackfillError as fault:
                 if restart_policy.may_pass(fault) or not self._faults.suspends(fault):
                     raise
-                self._show_standing(owned.batches)
+                Observers(self.observers).stands(owned.batches.standing)
                 self._report_trouble(fault)
                 return self._faults.await_decision(fault, guard)
         return False
@@ -291,13 +288,15 @@ class Service:
             slots=lambda: lanes.slots,
             chunks_since_ms=owned.chunks_since_ms,
         )
+        self.vitals.begins("finding the last barrier")
         barriers.start()  # fences an earlier injector, before anything is read
         try:
             # Step 4: recover.
+            self.vitals.begins("looking for an unfinished batch")
             recovered = batches.recover()
             if recovered is not None:
                 on_batch(recovered)
-            self._show_standing(batches)
+            Observers(self.observers).stands(batches.standing)
             check_jobs(batches, self.config)
             if self.exit_when_complete:
                 refuse_nothing_to_do([job.definition for job in batches.jobs], self.config.jobs)
@@ -310,8 +309,10 @@ class Service:
             sweep_rows(root)
             self.vitals.rows_folder = root / rows_name(transactional_id(batches.replica))
             self.vitals.attach(barriers, micro_batches, compactor, owned.reads, keeping)
+            self.vitals.catches_up(known, batches.next_offsets())
             micro_batches.run_batches(known)
             # Step 6: stream.
+            self.vitals.begins("waiting for Spark")
             threading.Thread(target=lanes.warm_up).start()
             stream = Stream(self.spark(), barriers, micro_batches, self._stop)
             stream.serve(self._show_serving, partial(self._check, owned, barriers, watch))
@@ -342,8 +343,7 @@ class Service:
         self.vitals.batch_done()
         for each in report.outcome.reports:
             log.info("mutation", epoch=each.epoch, what=each.text, refused=each.refused)
-        for observer in self.observers:
-            observer.batch(report)
+        Observers(self.observers).batch(report)
         self.on_batch(report)
         if report.outcome.stop or (self.exit_when_complete and are_complete(batches)):
             self._stop.set()

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING
 
+import structlog
 from pyspark.sql import SparkSession
 
 from schemas.formats.protocol import UpstreamFormat
@@ -61,6 +62,8 @@ from streaming.source.upstream_checks import (
 
 if TYPE_CHECKING:
     from streaming.service.initial.reading import DatabaseReading
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +122,12 @@ class Startup:
         storage = Storage(str(self.config.state), synced=self.config.sync_state)
         storage.prepare()
         return storage
+
+    def set_torn_aside(self, storage: Storage) -> None:
+        """Set aside what a power failure has torn. Only for an instance that no other one has taken over from."""
+        for torn in storage.set_torn_aside():
+            reason = "not synced before a power failure; nothing relied on it"
+            log.warning("set_torn_aside", path=torn, reason=reason)
 
     def take_over(self, storage: Storage, journal: Journal, upstream: UpstreamIdentity) -> Owned:
         """Own the state that `journal` was opened in, and fence the instance that had it.

@@ -21,6 +21,7 @@ from schemas.errors import BackfillError, Code, EnvironmentProblem
 from schemas.formats.names.lost import FieldsSeen
 from state.initial.copy_progress import CopyProgress
 from state.values.last_end import LastEnd
+from state.values.plan import AlignedBarrier
 from streaming.compaction.turns import Maintenance
 from streaming.core.health import (
     Health,
@@ -111,6 +112,8 @@ class Vitals:
         self._facts = HealthFacts(upstream, interval_ms, late_s, clock(), injects=injects)
         self._marks: tuple[Watermarks, ...] = ()
         self._margins: tuple[Margin, ...] = ()
+        self.step: str | None = None
+        """The step of the start under way; None from the first batch on."""
         self.start: str | None = None
         """The start of a state whose configuration does not have it."""
         self._barriers: BarrierSource | None = None
@@ -187,11 +190,27 @@ class Vitals:
     def copies(self, progress: CopyProgress | None) -> None:
         self.copy = progress
 
+    def begins(self, step: str) -> None:
+        """Report a step of the start, by what it waits for; the one before it is over."""
+        self.step = step
+        log.info("starting", step=step)
+
+    def catches_up(self, known: Sequence[AlignedBarrier], next_offsets: Sequence[int]) -> None:
+        """Report that the batches of these barriers come next, from these offsets on."""
+        records = sum(known[-1].ends) - sum(next_offsets) if known else 0
+        if records:
+            self.begins(f"reading {records:,} records")
+
     def streams(self) -> None:
-        self._update(streaming=True)
+        """Report that the start is over, but for the first batch where none has ended. It is a sign of work."""
+        self._update(streaming=True, progress_s=self._clock())
+        self.step = None
+        if self._facts.last_batch_s is None:
+            self.begins("waiting for a barrier")
 
     def batch_done(self) -> None:
         self.last_end = None
+        self.step = None
         self._update(last_batch_s=self._clock(), trouble=None)
         self.log_changes()
 
@@ -214,16 +233,22 @@ class Vitals:
     def broker_answers(self, marks: Sequence[Watermarks], margins: Sequence[Margin] = ()) -> None:
         self._marks, self._margins = tuple(marks), tuple(margins)
         held = held_now(self._facts.held, [(each.stable, each.high) for each in marks], self._clock())
-        self._update(away=None, held=held)
+        away, now_s = self._facts.away, self._clock()
+        if away is not None and away.until_s is None:
+            away = replace(away, until_s=now_s)
+        self._update(away=away, held=held)
 
     def broker_away(self, problem: EnvironmentProblem) -> None:
         """Report a check of the upstream that has failed."""
-        if self._facts.away is None:
+        away = self._facts.away
+        if away is None or away.until_s is not None:
             self._update(away=Interruption(problem, self._clock()))
 
     def spark_works(self, *, busy_since_s: float | None, progress_s: float) -> None:
         """Report the begin of Spark's oldest job, None without one, and the time of its last sign of work."""
-        self._update(busy_since_s=busy_since_s, progress_s=progress_s)
+        known_s = self._facts.progress_s
+        latest_s = progress_s if known_s is None else max(known_s, progress_s)
+        self._update(busy_since_s=busy_since_s, progress_s=latest_s)
 
     def stops(self) -> None:
         """Report that the service is to stop. Safe in a signal handler: it waits for no lock."""

@@ -300,7 +300,16 @@ class Rig:
         }
         config.write_text(json.dumps(declaration), encoding="utf-8")
         process = subprocess.Popen(
-            [sys.executable, "-m", "streaming.cli.app", "run", str(config), "--log-json"],
+            [
+                sys.executable,
+                "-m",
+                "streaming.cli.app",
+                "run",
+                str(config),
+                "--log-json",
+                "--log-level",
+                "debug",
+            ],
             stderr=subprocess.PIPE,
             text=True,
             env={**os.environ, "PYTHONUNBUFFERED": "1"},

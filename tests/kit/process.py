@@ -30,7 +30,17 @@ class Process:
 
     @classmethod
     def start(cls, config: Path, *options: str, verb: str = "run", **environment: str) -> Process:
-        command = [sys.executable, "-m", "streaming.cli.app", verb, str(config), "--log-json", *options]
+        command = [
+            sys.executable,
+            "-m",
+            "streaming.cli.app",
+            verb,
+            str(config),
+            "--log-json",
+            "--log-level",
+            "debug",
+            *options,
+        ]
         popen = subprocess.Popen(
             command,
             stdout=subprocess.DEVNULL,

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -58,6 +58,7 @@ def create(
     job = served.counted(options.checked(declared, served.config.table))
     mutation = Add(job.to_json())
     served.check(mutation)
+    served.refuse_ended()
     served.sink_of(job).refuse_used(job)
     if job.format.framed:
         served.output_schemas.register(job)
@@ -78,7 +79,15 @@ def create(
 def _watch(served: Served, job: str) -> None:
     from streaming.cli.jobs.watching import watch_until_complete
 
-    watch_until_complete(Console(stderr=True), served.state_reader, job)
+    try:
+        watch_until_complete(Console(stderr=True), served.state_reader, job)
+    except KeyboardInterrupt:
+        typer.echo(
+            f"{job} goes on without this command: `backfill status {job} --follow` shows it, `backfill drop {job}` "
+            "ends it",
+            err=True,
+        )
+        raise
 
 
 def list_jobs(
@@ -198,6 +207,10 @@ def throttle(
 def drop(
     job: Annotated[str, typer.Argument(help="Name of the job.")],
     config: ConfigOption = None,
+    delete_topics: Annotated[
+        bool,
+        typer.Option("--delete-topics", help="Then delete what it wrote: output, barriers and dead letters."),
+    ] = False,
     *,
     request: RequestOptions,
 ) -> None:
@@ -205,10 +218,12 @@ def drop(
 
     The name is free again, for another output topic. A job that suspends its table is dropped as well.
     """
+    if delete_topics and request.no_wait:
+        raise usage("--delete-topics and --no-wait", "one or the other: topics go once the job has ended")
     if Served.of(config).state_reader.last_end_is_suspended():
-        _lead_on(config, DropAndTryAgain(job), request)
+        _lead_on(config, DropAndTryAgain(job), request, deletes=delete_topics)
     else:
-        _steer(config, Drop(job), request)
+        _steer(config, Drop(job), request, deletes=delete_topics)
 
 
 def stop(config: ConfigOption = None, *, request: RequestOptions) -> None:
@@ -223,9 +238,14 @@ def stop(config: ConfigOption = None, *, request: RequestOptions) -> None:
 
 
 def _lead_on(
-    config: Path | None, action: SuspendedAction, request: RequestOptions, *, table: str | None = None
+    config: Path | None,
+    action: SuspendedAction,
+    request: RequestOptions,
+    *,
+    table: str | None = None,
+    deletes: bool = False,
 ) -> None:
-    """Tell a suspended table how to go on, and print what came of it."""
+    """Send a suspended table a decision, and print what came of it. `deletes` as in `_steer`."""
     from streaming.control.client import send_suspended
     from streaming.control.suspended import await_outcome, not_suspended, suspended_again
 
@@ -240,6 +260,7 @@ def _lead_on(
         raise not_suspended(name)
     if isinstance(action, DropAndTryAgain):
         served.check(Drop(action.job))
+    topics = served.topics_of(action.job) if isinstance(action, DropAndTryAgain) and deletes else ()
     send_suspended(served.kafka, served.config.topics.control, action)
     if request.no_wait:
         _print("sent; a suspended service takes it within a second", _SENT, request)
@@ -250,7 +271,8 @@ def _lead_on(
     end = await_outcome(read, before, request.timeout)
     if end is not None and end.fault is not None:
         raise suspended_again(name, end)
-    _print(f"{name}: goes on", {"table": name, "goes_on": True}, request)
+    gone = _deleted(served, topics)
+    _print(f"{name}: goes on{gone}", {"table": name, "goes_on": True}, request)
 
 
 def _limit(text: str) -> int | None:
@@ -287,21 +309,37 @@ def _pace(
     _print(f"table: {text}, {shown['rows']:,} of about {shown['of']:,} rows were read", shown, request)
 
 
-def _steer(config: Path | None, mutation: Mutation, request: RequestOptions) -> None:
-    """Check a mutation, send it and, if wanted, wait until it took effect; print the result in one line."""
+def _steer(
+    config: Path | None, mutation: Mutation, request: RequestOptions, *, deletes: bool = False
+) -> None:
+    """Check a mutation, send it and, if wanted, wait until it took effect; print the result in one line.
+
+    `deletes`: once a job is dropped, so are its topics.
+    """
     served = Served.of(config)
     served.check(mutation)
+    topics = served.topics_of(mutation.job) if isinstance(mutation, Drop) and deletes else ()
+    served.refuse_ended()
     with served.steering(request.timeout) as steering:
         if request.no_wait:
             steering.send(mutation)
             _print("sent; it takes effect at the end of the batch that holds its barrier", _SENT, request)
             return
         applied = steering.apply(mutation)
-    _print(
-        f"{applied.report.text}: since barrier {applied.barrier.curr}, after {applied.elapsed_s:.1f} s",
-        {"applied": applied.report.text, "barrier": applied.barrier.curr, "seconds": applied.elapsed_s},
-        request,
-    )
+    text = f"{applied.report.text}: since barrier {applied.barrier.curr}, after {applied.elapsed_s:.1f} s"
+    fields = {"applied": applied.report.text, "barrier": applied.barrier.curr, "seconds": applied.elapsed_s}
+    if deletes:
+        fields["deleted"] = list(topics)
+    _print(f"{text}{_deleted(served, topics)}", fields, request)
+
+
+def _deleted(served: Served, topics: Sequence[str]) -> str:
+    """Delete the topics of a job that has ended; the end of a line that says so."""
+    if not topics:
+        return ""
+    from streaming.kafka.deletion import delete_topics
+
+    return f"; deleted {', '.join(delete_topics(served.kafka, topics))}"
 
 
 def _print(text: str, fields: Mapping[str, object], request: RequestOptions) -> None:

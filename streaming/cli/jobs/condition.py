@@ -70,6 +70,8 @@ def _answered(answer: Answer) -> ShownCondition:
         return ShownCondition(
             answer.condition, StatusExit.SERVING if serves else StatusExit.BEHIND, answer.reason
         )
+    if answer.step is not None:
+        return ShownCondition(f"{answer.condition}: {answer.step}", StatusExit.BEHIND, answer.reason)
     since = "" if answer.batch_age_s is None else f", no batch for {seconds_text(answer.batch_age_s)}"
     stops = answer.condition == HealthCondition.STOPPING
     exit_status = StatusExit.STOPPED if stops else StatusExit.BEHIND

@@ -28,9 +28,14 @@ class RequestOptions:
     no_wait: Annotated[
         bool, typer.Option("--no-wait", help="Send the request, and don't wait for its barrier.")
     ] = False
-    timeout: Annotated[float, typer.Option("--timeout", help="Seconds to wait for the service.", min=0.1)] = (
-        30.0
-    )
+    timeout: Annotated[
+        float,
+        typer.Option(
+            "--timeout",
+            help="Seconds to wait for a barrier, after which the request is refused, and for its batch.",
+            min=0.1,
+        ),
+    ] = 30.0
     as_json: JsonOption = False
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from schemas.errors import Code, ConfigError
+from schemas.errors import Code, ConfigError, EnvironmentProblem
 from schemas.job import JobDefinition
 from schemas.records import Add, Drop, Mutation
 from schemas.settings.config import ServiceConfig, load
@@ -84,6 +84,25 @@ class Served:
         from streaming.control.client import ControlClient
 
         return ControlClient(self.kafka, self.config.topics, self.state_reader, timeout_s=timeout_s)
+
+    def refuse_ended(self) -> None:
+        """Raises: EnvironmentProblem(NOT_SERVED) where the service has ended: no barrier takes a request in time."""
+        from streaming.service.presence import Presence
+
+        owner = self.state_reader.read().owner
+        if self.config.barriers.injects and owner and Presence(self.storage).has_ended(owner):
+            raise EnvironmentProblem(
+                Code.NOT_SERVED,
+                where=str(self.config.state),
+                found=f"a service that has ended ({owner}); nothing was sent",
+                next_step="start it (`backfill run`), and give the command again",
+            )
+
+    def topics_of(self, job: str) -> tuple[str, ...]:
+        """The topics of a job of the state; none if it has no such job."""
+        return tuple(
+            topic for each in self.state_reader.jobs() if each.name == job for topic in each.definition.topics
+        )
 
     def check(self, mutation: Mutation) -> None:
         """Raises: ConfigError for a mutation that the service would refuse as things are now."""

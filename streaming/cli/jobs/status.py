@@ -20,14 +20,14 @@ from streaming.cli.configuration import ConfigOption, JobOrConfigArgument, job_o
 from streaming.cli.jobs.commands import as_dict
 from streaming.cli.jobs.condition import ShownCondition, barrier_age_s, shown_condition
 from streaming.cli.jobs.served import Served
-from streaming.cli.jobs.watching import LOOK_EVERY_S, described, forecasts_after, seconds_text, watch
+from streaming.cli.jobs.watching import StateForecasts, described, seconds_text, watch
 from streaming.control.service_api import Answer, read_condition
 from streaming.control.state_view import JobView, StateReader, StateView
-from streaming.core.forecast import Forecast, RateEstimators
+from streaming.core.forecast import Forecast
 from streaming.core.health import late_after_s
 from streaming.runtime.sign_of_life import GONE_S, last_seen_ms
 
-_TWO_LOOKS_S = 3.0
+_LOOKS_S, _LOOK_EVERY_S = 3.0, 0.25
 _BLOCKS = "·▁▂▃▄▅▆▇█"
 _MOST_BLOCKS = 64
 _MOST_FIELDS = 20
@@ -59,8 +59,9 @@ def command(
     if follow:
         watch(Console(), served.state_reader.read, chosen)
         return
-    view, forecasts = _two_looks(served.state_reader)
-    jobs, answer = chosen(view), read_condition(served.config.http)
+    answer = read_condition(served.config.http)
+    view, forecasts = _forecasts(served.state_reader, answer)
+    jobs = chosen(view)
     condition = shown_condition(
         answer,
         view,
@@ -79,18 +80,18 @@ def command(
         raise typer.Exit(condition.exit_status)
 
 
-def _two_looks(state_reader: StateReader) -> tuple[StateView, dict[str, Forecast]]:
-    """A rate needs two batches; a service that stands still is not waited for long."""
-    rates = RateEstimators()
-    first = state_reader.read()
-    forecasts = forecasts_after(rates, first)
-    view, deadline = first, time.monotonic() + _TWO_LOOKS_S
-    while view.epoch == first.epoch and any(job.extent.rows_left for job in first.jobs):
-        if time.monotonic() >= deadline:
-            break
-        time.sleep(LOOK_EVERY_S)
+def _forecasts(state_reader: StateReader, answer: Answer | None) -> tuple[StateView, dict[str, Forecast]]:
+    """Rates are the service's if it says them; else they need some seconds of batches, while a job reads."""
+    known = StateForecasts()
+    view = state_reader.read()
+    forecasts = known.after(view)
+    if answer is not None and answer.forecasts is not None:
+        return view, {name: answer.forecasts.get(name, each) for name, each in forecasts.items()}
+    deadline = time.monotonic() + _LOOKS_S
+    while any(job.phase == "backfilling" for job in view.jobs) and time.monotonic() < deadline:
+        time.sleep(_LOOK_EVERY_S)
         view = state_reader.read()
-        forecasts = forecasts_after(rates, view)
+        forecasts = known.after(view)
     return view, forecasts
 
 

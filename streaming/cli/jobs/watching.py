@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from streaming.control.state_view import JobView, StateReader, StateView
-from streaming.core.forecast import Forecast, RateEstimators
+from streaming.core.forecast import Forecast, JobsProgress, Rate
 
 LOOK_EVERY_S = 0.5
 _PLAIN_EVERY_S = 5.0
@@ -26,7 +26,7 @@ class Bars:
         self._tasks: dict[str, TaskID] = {}
         self._printed_s = 0.0
         self._printed: dict[str, str] = {}
-        self._began: tuple[float, int] | None = None
+        self._reading = Rate()
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(_BAR_WIDTH),
@@ -70,10 +70,11 @@ class Bars:
             return
         of = max(view.database.survey.rows, view.rows_stored, 1)
         done, now_s = view.rows_stored, time.monotonic()
-        began_s, before = self._began = self._began or (now_s, done)
+        self._reading.note(view.done_ms or round(now_s * 1_000), done)
+        rate = self._reading.at(view.done_ms or round(now_s * 1_000))
         note = f"{done:,} of about {of:,} rows of the database"
-        if done > before:
-            note += f", {seconds_text((of - done) * (now_s - began_s) / (done - before))} left"
+        if rate:
+            note += f", {seconds_text((of - done) / rate)} left"
         if _READING not in self._tasks:
             self._tasks[_READING] = self._progress.add_task("reading", total=1.0, note="")
         self._progress.update(self._tasks[_READING], completed=done / of, note=note)
@@ -88,10 +89,10 @@ def described(job: JobView, forecast: Forecast) -> str:
     parts = [f"{forecast.share:6.1%}" if seen.rows_left else "100.0%", f"{seen.rows_read:,} rows"]
     if job.phase != "backfilling":
         parts.append(job.phase)
-    elif forecast.rows_per_s is not None:
-        parts.append(f"{forecast.rows_per_s:,.0f}/s")
-        if forecast.seconds_left is not None:
-            parts.append(f"{seconds_text(forecast.seconds_left)} left")
+    else:
+        rate, left_s = forecast.rows_per_s, forecast.seconds_left
+        parts.append("-/s" if rate is None else f"{rate:,.0f}/s")
+        parts.append("- left" if left_s is None else f"{seconds_text(left_s)} left")
     if forecast.grew:
         parts.append("the table grew")
     return ", ".join(parts)
@@ -107,21 +108,34 @@ def seconds_text(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-def forecasts_after(rates: RateEstimators, view: StateView) -> dict[str, Forecast]:
-    """Forecasts of every job, of one more reading of the state."""
-    now_ms = time.monotonic_ns() // 1_000_000
-    return rates.update(now_ms, [(job.state, job.extent) for job in view.jobs])
+class StateForecasts:
+    """Forecasts of every job, of one reading of the state after another."""
+
+    def __init__(self) -> None:
+        self._progress = JobsProgress()
+        self._done_ms: int | None = None
+        self._seen_ms = 0
+
+    def after(self, view: StateView) -> dict[str, Forecast]:
+        """Forecasts as of now, with one more reading."""
+        now_ms = time.monotonic_ns() // 1_000_000
+        # A rate goes by the time at which a batch has ended, and not at which that was seen.
+        done_ms = now_ms if view.done_ms is None else view.done_ms
+        if done_ms != self._done_ms:
+            self._done_ms, self._seen_ms = done_ms, now_ms
+        self._progress.note(done_ms, [(job.state, job.extent) for job in view.jobs], owner=view.owner)
+        return self._progress.at(done_ms + now_ms - self._seen_ms)
 
 
 def watch(
     console: Console, look: Callable[[], StateView], chosen: Callable[[StateView], Sequence[JobView]]
 ) -> None:
     """Show jobs as they go on, until Ctrl-C or until every one that is chosen is complete."""
-    bars, rates = Bars(console), RateEstimators()
+    bars, known = Bars(console), StateForecasts()
     with bars.shown():
         while True:
             view = look()
-            forecasts, jobs = forecasts_after(rates, view), chosen(view)
+            forecasts, jobs = known.after(view), chosen(view)
             bars.show_reading(view)
             bars.show(jobs, forecasts)
             if view.read is None and all(job.phase == "live" for job in jobs):

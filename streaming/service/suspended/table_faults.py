@@ -10,9 +10,10 @@ import structlog
 
 from schemas.errors import BackfillError, EnvironmentProblem
 from state.journal import Journal
+from state.storage import Storage
 from state.values.last_end import EndKind, FaultReport, LastEnd
 from streaming.protocol.batches import Batches
-from streaming.runtime.sign_of_life import GONE_S
+from streaming.runtime.sign_of_life import GONE_S, last_seen_ms
 from streaming.service.suspended.decisions import Decisions
 from streaming.service.suspended.suspension import Suspension, is_table_fault, unix_ms
 from streaming.service.vitals import Vitals
@@ -46,13 +47,13 @@ class TableFaults:
         end = journal.last_end
         self.vitals.last_end = end if end is not None and end.counts(batches.finished_epoch) else None
 
-    def note_silence(self, former: str, seen_ms: int | None) -> None:
-        """Write that the owner before ended without a word, unless it gave one or lives.
-
-        `seen_ms` is the time of its last sign of life, None where it left none.
-        """
+    def note_silence(self, former: str | None, storage: Storage) -> None:
+        """Write that the owner before ended without a word, unless it gave one, or lives, or there was none."""
         assert self._state is not None
+        if former is None:
+            return
         journal, batches = self._state
+        seen_ms = last_seen_ms(storage, former)
         epoch, before, now_ms = batches.finished_epoch, journal.last_end, unix_ms()
         said = before is not None and before.owner == former and before.counts(epoch)
         lives = seen_ms is not None and now_ms - seen_ms < GONE_S * 1_000

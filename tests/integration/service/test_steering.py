@@ -14,7 +14,7 @@ from schemas.records import BARRIER_HEADER
 from streaming.cli.app import main
 from streaming.cli.jobs.condition import StatusExit
 from streaming.kafka.clients import KafkaSettings
-from streaming.kafka.topics import create_topic
+from streaming.kafka.topics import create_topic, partitions_of
 from streaming.runtime.paths import CONFIG_VARIABLE
 from tests.kit.real import Run, Stage, records
 
@@ -130,6 +130,12 @@ def test_a_job_is_made_steered_and_ended_while_another_goes_on(
         assert main(["consume", "--job", "second", "--count", "--format", "json"]) == 0
         assert json.loads(capsys.readouterr().out)["inserts"] > 289
         assert stage.verify(0).clean
+        third = f"{first.output}-third"
+        assert say(stage, "create", "--name", "third", "--output", third, "--output-partitions", "4")[0] == 0
+        assert refused(say(stage, "drop", "third", "--delete-topics", "--no-wait"), "USAGE", 2)
+        status, out, err = say(stage, "drop", "third", "--delete-topics")
+        assert (status, third in out.partition("; deleted ")[2]) == (0, True), err
+        assert partitions_of(stage.upstream.kafka, third) is None
         status, out, err = say(stage, "drop", "first")
         assert (status, "drop first: since barrier" in out) == (0, True), err
         stage.upstream.put((7_001, "US", None, None))
@@ -142,6 +148,8 @@ def test_a_job_is_made_steered_and_ended_while_another_goes_on(
         dict(part[-1].headers() or [])[BARRIER_HEADER] for part in records(stage.upstream.kafka, first.output)
     }
     assert len(ends) == 1
+    # The service has ended, and nobody would take a request.
+    assert refused(say(stage, "pause", "second"), "NOT_SERVED", 7)
     stage.jobs = [{"name": "second", "output": second.output, "columns": ["id"], "filter": "id > 10"}]
     assert stage.verify(0).clean
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,12 +18,13 @@ from schemas.avro.codec import decode_barrier
 from schemas.errors import Code, Fenced, OutcomeUnknown, TopicError
 from schemas.records import Barrier, BarrierKind, Drop, Mutation, Pause, Resume, Stop, Throttle
 from schemas.topics import UpstreamTopics
+from streaming.control.client import send_request
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, header_of, location
-from streaming.kafka.topics import admin, watermarks
+from streaming.kafka.topics import admin, topic_settings, watermarks
 from streaming.kafka.transactions import TransactionalProducer
 from streaming.source.barriers.injecting.control_requests import ControlRequest, encode_request
-from streaming.source.barriers.injecting.injector import BarrierInjector
+from streaming.source.barriers.injecting.injector import BarrierInjector, unix_ms
 from streaming.source.barriers.injecting.suspended_requests import EndProcess, encode_suspended
 from streaming.source.barriers.injecting.target import DataTopicTarget
 from tests.kit.real import await_condition
@@ -37,9 +39,11 @@ def kafka(bootstrap: str) -> KafkaSettings:
 
 
 @contextmanager
-def injector(kafka: KafkaSettings, topic: str) -> Iterator[BarrierInjector]:
+def injector(
+    kafka: KafkaSettings, topic: str, clock: Callable[[], int] = unix_ms
+) -> Iterator[BarrierInjector]:
     """An injector that is driven barrier by barrier."""
-    driven = BarrierInjector(kafka, DataTopicTarget(topic), HOUR_MS)
+    driven = BarrierInjector(kafka, DataTopicTarget(topic), HOUR_MS, clock=clock)
     yield driven
     driven.stop()
 
@@ -167,6 +171,26 @@ def test_a_request_whose_barrier_was_not_committed_is_taken_again(
 
 def _die(_: TransactionalProducer) -> None:
     raise ZeroDivisionError
+
+
+def test_a_request_that_is_older_than_it_allows_is_refused_and_one_without_a_limit_is_taken(
+    kafka: KafkaSettings, topic: Topic
+) -> None:
+    name = topic()
+    later = iter([unix_ms(), unix_ms() + 40_000, unix_ms() + 41_000])
+    control = UpstreamTopics.of(name).control
+    with injector(kafka, name, clock=lambda: next(later)) as driven:
+        driven.inject_one()
+        send_request(kafka, control, Pause("old"), timeout_s=30)
+        send_request(kafka, control, Pause("young"), timeout_s=3_600)
+        request_for(kafka, name, Pause("any"))
+        with capture_logs() as lines:
+            taken = [driven.inject_one().mutation, driven.inject_one().mutation]
+    assert taken == [Pause("young"), Pause("any")]
+    (refused,) = [line for line in lines if line["event"] == "request_refused"]
+    assert refused["mutation"] == "Pause"
+    assert re.fullmatch(r"it is \d+ s old, and was to be taken within 30 s", refused["reason"])
+    assert topic_settings(kafka, control)["message.timestamp.type"] == "LogAppendTime"
 
 
 @pytest.mark.parametrize("committed", [True, False])

@@ -35,7 +35,7 @@ def in_bash(scripts: Path, *words: str, shell: str = "bash") -> set[str]:
 
 def test_bash_completes_commands_options_values_and_files(scripts: Path) -> None:
     assert in_bash(scripts, "") == set(COMMANDS)
-    assert in_bash(scripts, "re") == {"rebuild", "resume"}
+    assert in_bash(scripts, "re") == {"rebuild", "reset", "resume"}
     assert in_bash(scripts, "--v") == {"--version"}
     assert in_bash(scripts, "demo", "--") == {"--rows", "--live-seconds", "--from", "--keep", "--help"}
     assert in_bash(scripts, "demo", "--from", "") == {"debezium", "upsert", "change"}

@@ -23,10 +23,10 @@ from state.values.plan import JobState
 from state.values.progress import Completed, InProgress, Progress
 from streaming.cli.jobs import status
 from streaming.cli.jobs.condition import ShownCondition, StatusExit, shown_condition
-from streaming.cli.jobs.watching import forecasts_after
+from streaming.cli.jobs.watching import StateForecasts
 from streaming.control.service_api import Answer, read_condition
 from streaming.control.state_view import JobView, StateView
-from streaming.core.forecast import Extent, RateEstimators
+from streaming.core.forecast import Extent
 from tests.kit.local_http import serving
 from tests.kit.reports import TABLE, job, report
 
@@ -65,7 +65,7 @@ def shown(
     view = StateView(owner, 64, plan.epoch, (seen,), 11_111_111_100, plan)
     out = io.StringIO()
     condition = condition_of(view, answer, late_s=late_s)
-    forecasts = forecasts_after(RateEstimators(), view)
+    forecasts = StateForecasts().after(view)
     status._show(
         Console(file=out, width=80),
         condition,

@@ -7,18 +7,18 @@ import io
 from rich.console import Console
 
 from state.values.progress import Completed
-from streaming.cli.jobs.watching import Bars, forecasts_after, watch
+from streaming.cli.jobs.watching import Bars, StateForecasts, watch
 from streaming.control.state_view import JobView, StateView
-from streaming.core.forecast import Extent, RateEstimators
+from streaming.core.forecast import Extent
 from tests.kit.reports import TABLE, job
 
 
 def test_a_job_that_is_named_again_has_one_bar() -> None:
-    bars, rates = Bars(Console(file=io.StringIO(), force_terminal=True)), RateEstimators()
+    bars, known = Bars(Console(file=io.StringIO(), force_terminal=True)), StateForecasts()
     with bars.shown() as progress:
         for read in (10, 20, 30):
             seen = JobView(job("copy"), {}, Extent(read, 40 - read))
-            bars.show([seen], forecasts_after(rates, StateView("me", 1, 1, (seen,), 40, None)))
+            bars.show([seen], known.after(StateView("me", 1, 1, (seen,), 40, None)))
         assert [(task.description, task.completed) for task in progress.tasks] == [("copy", 0.75)]
 
 

@@ -140,6 +140,35 @@ def test_a_batch_that_shows_progress_is_work_and_one_that_shows_none_is_stuck() 
     assert said(replace(busy, last_batch_s=None), 221) == (HealthCondition.STUCK, False, Code.NO_PROGRESS)
 
 
+def test_after_an_outage_what_follows_from_it_keeps_its_name_until_a_batch_ends_or_the_grace_is_over() -> (
+    None
+):
+    over = replace(SERVING, away=Interruption(AWAY, 104.0, until_s=140.0))
+    barriers_missing = replace(over, pending=1)
+    for facts in (over, barriers_missing):
+        for second in range(141, 172):  # an interval and `late_s`
+            assert said(facts, second) == (HealthCondition.DEGRADED, False, Code.BROKER_UNREACHABLE), second
+    assert said(over, 172) == (HealthCondition.WAITING, False, Code.NO_BARRIERS)
+    assert said(barriers_missing, 172) == (HealthCondition.STUCK, False, Code.NO_PROGRESS)
+    assert said(replace(over, last_batch_s=142.0), 143) == (HealthCondition.SERVING, True, None)
+    # An outage explains nothing of what comes after a batch.
+    assert said(replace(over, last_batch_s=142.0), 173) == (HealthCondition.WAITING, False, Code.NO_BARRIERS)
+    reason = health(over, 150).reason
+    assert reason is not None
+    assert reason.found == "an outage of 36 s, over since 10 s, and no batch since"
+    assert reason.next_step == "wait: a batch should end within 21 s"
+
+
+def test_an_error_during_an_outage_is_the_outage_s_until_the_grace_is_over() -> None:
+    facts = replace(
+        SERVING, away=Interruption(AWAY, 104.0, until_s=120.0), trouble=Interruption(FAILED, 106.0)
+    )
+    assert said(facts, 121) == (HealthCondition.DEGRADED, False, Code.BROKER_UNREACHABLE)
+    assert said(facts, 152) == (HealthCondition.DEGRADED, False, Code.SPARK_FAILED)
+    earlier = replace(facts, trouble=Interruption(FAILED, 103.0))
+    assert said(earlier, 121) == (HealthCondition.DEGRADED, False, Code.SPARK_FAILED)
+
+
 def test_a_broker_that_is_away_degrades_once_it_lasts_and_no_batch_came_since() -> None:
     away = replace(SERVING, away=Interruption(AWAY, 104.0))
     assert said(away, 105) == (HealthCondition.SERVING, True, None)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from schemas.errors import Code, ConfigError
 from state.storage import Storage
 from streaming.runtime.sign_of_life import FOLDER
 from streaming.service.presence import Presence, instance_name
@@ -56,6 +57,21 @@ def test_a_successor_that_was_killed_counts_as_gone(presence: Presence, storage:
     presence._write(next(iter(_alive_files("successor"))), "7")
     assert presence.await_turn("first", "successor", never)
     assert not list((Path(storage.root) / FOLDER).glob("*.fenced"))
+
+
+def test_an_owner_whose_sign_rises_is_refused_on_a_terminal_and_one_that_is_dead_is_not(
+    presence: Presence, storage: Storage
+) -> None:
+    with presence.shown("owner"):
+        with pytest.raises(ConfigError) as caught:
+            presence.refuse_living("owner", never)
+        assert not presence.has_ended("owner")
+    assert (caught.value.code, "--take-over" in caught.value.next_step) == (Code.USAGE, True)
+    assert presence.has_ended("owner")
+    presence.refuse_living("owner", never)
+    presence._write(next(iter(_alive_files("owner"))), "7")  # killed
+    presence.refuse_living("owner", never)
+    assert not presence.has_ended("owner")
 
 
 def _alive_files(owner: str) -> list[str]:

@@ -34,6 +34,14 @@ def test_a_request_comes_back_as_it_was_written(mutation: Mutation, name: str) -
     assert decode_request(encode_request(ControlRequest(name, mutation))) == ControlRequest(name, mutation)
 
 
+@given(MUTATIONS, st.integers(1, 2**63 - 1))
+def test_a_request_carries_the_age_up_to_which_a_barrier_may_take_it(
+    mutation: Mutation, timeout_ms: int
+) -> None:
+    request = ControlRequest("1", mutation, timeout_ms)
+    assert decode_request(encode_request(request)) == request
+
+
 def test_the_form_in_the_manual_is_read() -> None:
     text = b'{"id": "7f", "mutation": "Throttle", "job": "orders-copy", "rate_limit": 100}'
     assert decode_request(text) == ControlRequest("7f", Throttle("orders-copy", 100))
@@ -59,6 +67,10 @@ def test_the_form_in_the_manual_is_read() -> None:
         b'{"id":"1","mutation":["Stop"]}',
         b'{"id":"1","mutation":"Stop","job":"a"}',
         b'{"id":"1","mutation":"Pause"}',
+        b'{"id":"1","mutation":"Stop","timeout_ms":0}',
+        b'{"id":"1","mutation":"Stop","timeout_ms":true}',
+        b'{"id":"1","mutation":"Stop","timeout_ms":null}',
+        b'{"id":"1","mutation":"Stop","timeout_ms":1.5}',
         b'{"id":"1","mutation":"Pause","jobs":"a"}',
         b'{"id":"1","mutation":"Pause","job":""}',
         b'{"id":"1","mutation":"Drop","job":null}',

@@ -2,7 +2,8 @@
 
     {"id": "<unique>", "mutation": "Throttle", "job": "orders-copy", "rate_limit": 100}
 
-A request becomes the mutation of the next barrier. Any client may write to the topic, so everything about a request is
+A request becomes the mutation of the next barrier. With `timeout_ms` it is refused where no barrier has taken it within
+that time of the broker's append. Any client may write to the topic, so everything about a request is
 checked here, except for its job's existence, which the service checks.
 """
 
@@ -20,14 +21,19 @@ MAX_REQUEST_BYTES = 64 * 1024
 MAX_JOB_CHARACTERS = 63
 MAX_ID_CHARACTERS = 200
 _MAX_LONG = 2**63 - 1
+_TIMEOUT = "timeout_ms"
 
 
 @dataclass(frozen=True, slots=True)
 class ControlRequest:
-    """A request. The client chooses `id`, to find its request again; nothing here depends on it."""
+    """A request. The client chooses `id`, to find its request again; nothing here depends on it.
+
+    `timeout_ms` is its greatest age when a barrier takes it; None for any.
+    """
 
     id: str
     mutation: Mutation
+    timeout_ms: int | None = None
 
 
 class MalformedRequestError(ValueError):
@@ -40,6 +46,8 @@ def encode_request(request: ControlRequest) -> bytes:
     fields: dict[str, Any] = {name: getattr(mutation, name) for name in mutation.__dataclass_fields__}
     if isinstance(mutation, Add):
         fields = {"definition": json.loads(mutation.job)}
+    if request.timeout_ms is not None:
+        fields[_TIMEOUT] = request.timeout_ms
     return json.dumps({"id": request.id, "mutation": type(mutation).__name__, **fields}).encode()
 
 
@@ -51,10 +59,21 @@ def decode_request(data: bytes | None) -> ControlRequest:
         hint = nearest(kind, list(_MUTATIONS)) if isinstance(kind, str) else ""
         raise MalformedRequestError(f"mutation is not one of {', '.join(_MUTATIONS)}{hint}")
     wanted, build = _MUTATIONS[kind]
+    timeout_ms = _timeout_ms(fields)
     expected = {"id", "mutation", *wanted}
     if fields.keys() != expected:
         raise MalformedRequestError(f"keys of {kind} are {', '.join(sorted(expected))}")
-    return ControlRequest(text_in(fields, "id", MAX_ID_CHARACTERS), build(fields))
+    return ControlRequest(text_in(fields, "id", MAX_ID_CHARACTERS), build(fields), timeout_ms)
+
+
+def _timeout_ms(fields: dict[str, Any]) -> int | None:
+    """Take the key out, which every kind may have."""
+    if _TIMEOUT not in fields:
+        return None
+    value = fields.pop(_TIMEOUT)
+    if not (type(value) is int and 1 <= value <= _MAX_LONG):
+        raise MalformedRequestError(f"{_TIMEOUT} is not a whole number from 1 (milliseconds)")
+    return value
 
 
 def json_object(data: bytes | None) -> dict[str, Any]:

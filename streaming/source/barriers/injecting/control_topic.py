@@ -2,7 +2,8 @@
 
 The offset up to which requests were taken is the committed offset of a consumer group, and it moves only
 inside the transaction that also carries the barrier with the request. So a request and its barrier are there
-together or not at all, after any crash. The offset carries the claim on the upstream as its metadata (`claim`).
+together or not at all, after any crash. A request that is older than it allows is refused: its sender has long
+gone. The offset carries the claim on the upstream as its metadata (`claim`).
 """
 
 from __future__ import annotations
@@ -11,7 +12,14 @@ import time
 from contextlib import closing
 
 import structlog
-from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import (
+    TIMESTAMP_NOT_AVAILABLE,
+    Consumer,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
 
 from schemas.records import Barrier
 from schemas.topics import UpstreamTopics
@@ -30,7 +38,14 @@ _COORDINATOR_POLL_S = 0.05
 _FETCH_WAIT_MS = 5_000
 _COMMIT_EVERY_S = 3_600.0
 """Kafka deletes an offset that was not committed for a week, and so the record of which requests were taken."""
+_SETTINGS = {"message.timestamp.type": "LogAppendTime"}
+"""Ages go by the broker's clock, and not by the sender's."""
 _log = structlog.get_logger(__name__)
+
+
+def create_control_topic(settings: KafkaSettings, topic: str) -> None:
+    """Ensure the topic, with one partition. Raises: as `create_topic`."""
+    create_topic(settings, topic, 1, config=_SETTINGS)
 
 
 class ControlTopic:
@@ -41,7 +56,7 @@ class ControlTopic:
 
     def __init__(self, settings: KafkaSettings, topics: UpstreamTopics, group: str, claim: Claim) -> None:
         self._settings, self._topic, self._claim = settings, topics.control, claim
-        create_topic(settings, self._topic, 1)
+        create_control_topic(settings, self._topic)
         # A member of no group: it asks for the group's offset and lends its name to the transaction.
         self._group = Consumer(settings.consumer(**{"group.id": group}))
         self._reader = RangeReader(settings)
@@ -93,14 +108,17 @@ class ControlTopic:
         record = self._news.poll(timeout_s)
         return record is not None and record.error() is None and located(record)[1] >= self._taken_to
 
-    def take(self) -> ControlRequest | None:
-        """The oldest request that is in the topic now, or None. Malformed requests are logged and skipped."""
+    def take(self, now_ms: int) -> ControlRequest | None:
+        """The oldest request that is in the topic now, or None.
+
+        Those that are malformed, or older at `now_ms` (Unix time) than they allow, are logged and skipped.
+        """
         marks = self._reader.watermarks(self._topic)[0]
         start = max(self._taken_to, marks.earliest)
         for chunk in self._reader.read(self._topic, {0: (start, marks.stable)}):
             for message in chunk:
                 self._taken_to = located(message)[1] + 1
-                if request := _request_in(message):
+                if request := _request_in(message, now_ms):
                     return request
         self._taken_to = max(start, marks.stable)
         return None
@@ -145,7 +163,7 @@ def committed(consumer: Consumer, topic: str, settings: KafkaSettings) -> TopicP
         consumer.poll(_COORDINATOR_POLL_S)
 
 
-def _request_in(message: Message) -> ControlRequest | None:
+def _request_in(message: Message, now_ms: int) -> ControlRequest | None:
     try:
         # A suspended service takes those itself: no barrier carries them.
         if decode_suspended(message.value()) is not None:
@@ -153,6 +171,17 @@ def _request_in(message: Message) -> ControlRequest | None:
         request = decode_request(message.value())
     except MalformedRequestError as reason:
         _log.warning("request_skipped", where=location(message), reason=str(reason))
+        return None
+    kind, written_ms = message.timestamp()
+    age_ms = 0 if kind == TIMESTAMP_NOT_AVAILABLE else now_ms - written_ms
+    if request.timeout_ms is not None and age_ms > request.timeout_ms:
+        _log.warning(
+            "request_refused",
+            where=location(message),
+            mutation=type(request.mutation).__name__,
+            reason=f"it is {age_ms / 1_000:.0f} s old, and was to be taken within {request.timeout_ms / 1_000:g} s",
+            next_step="give the command again, if it is still wanted",
+        )
         return None
     _log.info("request_taken", where=location(message), mutation=type(request.mutation).__name__)
     return request

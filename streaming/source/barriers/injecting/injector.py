@@ -120,7 +120,7 @@ class _Session:
     def next_barrier(self, mutation: Mutation | None, now_ms: int) -> Barrier:
         """The barrier to send next. Without a `mutation` it takes the next request."""
         if mutation is None:
-            request = self._control_topic.take()
+            request = self._control_topic.take(now_ms)
             mutation = request.mutation if request else None
         barrier = next_barrier(self.last, partitions=self._partitions, now_ms=now_ms, mutation=mutation)
         # In a topic of their own all of an upstream's barriers are full: they have no progress that could be missing.
