@@ -1,4 +1,4 @@
-"""A suspended table goes on exactly once, whoever crashes, is taken over from or loses power, at whatever step."""
+"""A suspended table goes on exactly once over crashes, rivals and random faults."""
 
 from __future__ import annotations
 
