@@ -13,11 +13,11 @@ from schemas.avro.columns.by_id import RegisteredColumns
 from schemas.codec import change
 from schemas.codec.avro.reader import AvroReader
 from schemas.codec.json.reader import JsonReader
-from schemas.codec.one_record import record_at
 from schemas.errors import InputError
 from schemas.formats.protocol import UpstreamFormat
 from schemas.records import OddRecordError, UpstreamRecord
 from schemas.table import TableSchema
+from tests.kit.single_records import record_at, single_records
 
 Record = tuple[bytes | None, bytes | None]
 """Key and value."""
@@ -76,7 +76,7 @@ def one_by_one(
 ) -> list[UpstreamRecord]:
     """By the way that has the last word. Raises: InputError."""
     with last_word_alone():
-        rows = format_.rows(table.columns, table.key_columns)
+        rows = single_records(format_, table.columns, table.key_columns)
         return [rows.read_record(*record) for record in records]
 
 

@@ -19,6 +19,7 @@ from schemas.formats.with_registry import RegistryFormat
 from schemas.records import Change, OddRecordError, Op, UpstreamRecord
 from schemas.table import TableSchema, declare
 from tests.kit.avro_records import encoded
+from tests.kit.single_records import single_records
 from tests.kit.two_ways import as_text, fast, one_by_one
 
 WRAPPED = {"type": "decimal(20,0)", "unsigned": "wrapped"}
@@ -60,7 +61,7 @@ def refused(format_: UpstreamFormat, of: TableSchema, key: bytes, value: bytes) 
     with pytest.raises(OddRecordError):
         fast(format_, of, [(key, value)])
     with pytest.raises(InputError) as caught:
-        format_.rows(of.columns, of.key_columns).read_record(key, value, where="t-0@7")
+        single_records(format_, of.columns, of.key_columns).read_record(key, value, where="t-0@7")
     return caught.value.code
 
 
@@ -111,7 +112,7 @@ def test_digits_beyond_microseconds_are_refused_or_cut_off(
     upserted = UpsertFormat(encoding="avro-registry", key="avro", sub_micros=sub_micros)
     for each in (upserted, appended):
         format_ = known(each, "long", record("Row", at=kind))
-        rows = format_.rows(of.columns, of.key_columns)
+        rows = single_records(format_, of.columns, of.key_columns)
         if sub_micros == "refuse":
             with pytest.raises(InputError) as caught:
                 rows.read_record(written(1, "long", 7), value)
