@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from schemas.avro.codec import ChangeCodec, KeyCodec
 from schemas.avro.columns.changes import read_changes, read_keys
+from schemas.avro.fallback import ChangeRecords, KeyRecords
 from schemas.codec.results import Decoded, ReadStructs, replaced, row_type
 from schemas.errors import Code, InputError
 from schemas.records import Change, Row
@@ -26,7 +26,7 @@ class ChangeDecoder:
     key_columns: tuple[Column, ...]
 
     def __post_init__(self) -> None:
-        self._changes, self._keys = ChangeCodec(self.columns), KeyCodec(self.key_columns)
+        self._changes, self._keys = ChangeRecords(self.columns), KeyRecords(self.key_columns)
 
     def decode(self, keys: pa.BinaryArray, values: pa.BinaryArray) -> Decoded:
         ops, before, after, marked = read_changes(self.columns, values)

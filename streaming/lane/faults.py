@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.avro.codec import HALVES
+from schemas.avro.fallback import HALVES
 from schemas.codec.results import flags_of
 from schemas.error_table import expectation
 from schemas.errors import Code

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from schemas.avro.codec import ChangeCodec
 from schemas.avro.columnar import encode_changes
 from schemas.avro.registered import framed_id
 from schemas.codec.log_positions import POSITION_TYPE, positions_in
@@ -23,6 +22,7 @@ from streaming.source.decoded import POSITION, UNCHANGED
 from streaming.source.raw.decoding import RecordDecoder
 from streaming.source.raw.record_vnodes import RecordVnodes
 from streaming.source.raw.records import Records
+from tests.kit.avro_codec import ChangeCodec
 from tests.kit.single_records import single_records
 from tests.kit.tables import vnode_of
 from tests.kit.two_ways import last_word_alone

@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 from confluent_kafka import Message, Producer
 from pyspark.sql import SparkSession
 
-from schemas.avro.codec import ChangeCodec, KeyCodec, barrier_header, encode_barrier
+from schemas.avro.codec import barrier_header, encode_barrier
 from schemas.filter.parse import parse_filter
 from schemas.position import Key
 from schemas.records import BARRIER_HEADER, Barrier, Change, Mutation, Op, Row
@@ -39,6 +39,7 @@ from streaming.source.barriers.injecting.schedule import next_barrier
 from streaming.source.barriers.injecting.target import target_of
 from streaming.verify.findings import Report
 from streaming.verify.judge import verify_topics
+from tests.kit.avro_codec import ChangeCodec, KeyCodec
 
 WAIT_S = 240.0
 """For one batch on a machine that does many other things; a wait ends as soon as its condition holds."""

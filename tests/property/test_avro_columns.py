@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.avro.codec import ChangeCodec
 from schemas.avro.columns.changes import read_changes
 from schemas.errors import InputError
 from schemas.records import Change, Op
 from schemas.table import Column, declare
+from tests.kit.avro_codec import ChangeCodec
 from tests.kit.values import TYPES, column_types, rows_of
 
 ALL_TYPES = declare(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 
-from schemas.avro.codec import ChangeCodec, KeyCodec, decode_barrier
+from schemas.avro.codec import decode_barrier
 from schemas.job import JobDefinition
 from schemas.records import Op, Row, VnodeProgress
 from state.columns import LEFT_OUT, OP
@@ -20,6 +20,7 @@ from state.values.progress import Completed, Progress
 from streaming.core.jobs import jobs_after
 from streaming.kafka.topics import PartitionId
 from streaming.verify.history import TopicEntry
+from tests.kit.avro_codec import ChangeCodec, KeyCodec
 from tests.kit.sent_records import sent_reader
 from tests.kit.upstream import EPOCH_STEP
 from tests.scenarios.keys import Keys

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from schemas.avro.codec import ChangeCodec, KeyCodec, decode_barrier
+from schemas.avro.codec import decode_barrier
 from schemas.avro.output_schemas import text_of
 from schemas.avro.registered import SchemaIds
 from schemas.epoch import epoch_from_unix_ms
@@ -23,6 +23,7 @@ from schemas.table import declare
 from schemas.types import TYPE_NAMES
 from streaming.cli.app import COMMANDS
 from streaming.source.barriers.injecting.control_requests import decode_request
+from tests.kit.avro_codec import ChangeCodec, KeyCodec
 from tests.kit.origins import origins_at
 from tests.kit.sent_records import sent_change, sent_key, sent_row
 from tests.kit.single_records import single_records

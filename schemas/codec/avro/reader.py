@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.avro.by_id import RegisteredRecords
 from schemas.avro.columns.by_id import RegisteredColumns
+from schemas.avro.fallback import RegisteredRecords
 from schemas.avro.projection import Project
 from schemas.avro.registered import Schemas
 from schemas.codec.debezium import event_type
