@@ -15,7 +15,7 @@ from schemas.errors import Code, InputError
 from schemas.records import Change, Row
 from schemas.table import Column
 
-_IMAGES = ("before", "after")
+_NONE: tuple[int | None, Row | None, Row | None] = (None, None, None)
 
 
 @dataclass
@@ -35,10 +35,14 @@ class ChangeDecoder:
             return Decoded(ops, before, after, errors)
         found = [self._change(row, values[row].as_py(), errors) for row in rows.tolist()]
         kind = row_type(self.columns)
-        images = (structs_of([each and getattr(each, name) for each in found], kind) for name in _IMAGES)
-        own = pa.array([None if each is None else each.op.value for each in found], pa.int8())
-        parts = zip((ops, before, after), (own, *images), strict=True)
-        return Decoded(*(replaced(array, rows, part) for array, part in parts), errors)
+        changes = [_NONE if each is None else (each.op.value, each.before, each.after) for each in found]
+        own_ops, own_before, own_after = zip(*changes, strict=True)
+        return Decoded(
+            replaced(ops, rows, pa.array(own_ops, pa.int8())),
+            replaced(before, rows, structs_of(own_before, kind)),
+            replaced(after, rows, structs_of(own_after, kind)),
+            errors,
+        )
 
     def decode_keys(self, keys: pa.BinaryArray) -> ReadStructs:
         structs, marked = read_keys(self.key_columns, keys)
