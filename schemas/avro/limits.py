@@ -53,19 +53,32 @@ def check_claims(data: bytes, schema: Schema) -> None:
 
 
 def is_unbounded(schema: Any, inside: frozenset[str] = frozenset()) -> bool:
-    """True where few bytes may ask for any number of steps: by a record that contains itself, or a list of nothing."""
+    """True where few bytes may ask for any number of steps.
+
+    That is a record that contains itself, and a list of what takes no bytes, or is passed over without a look at them.
+    """
     match schema:
         case list():
             return any(is_unbounded(branch, inside) for branch in schema)
         case {"type": "record", "name": name, "fields": fields}:
             return any(is_unbounded(field["type"], inside | {name}) for field in fields)
         case {"type": "array", "items": items}:
-            return items == "null" or is_unbounded(items, inside)
+            return _is_passed_unread(items) or is_unbounded(items, inside)
         case {"type": "map", "values": values}:
             return is_unbounded(values, inside)
         case {"type": dict() | list() as inner}:
             return is_unbounded(inner, inside)
     return isinstance(schema, str) and schema in inside
+
+
+def _is_passed_unread(items: Any) -> bool:
+    """True for items over which fastavro goes by a seek, which no end of the data stops."""
+    match items:
+        case {"type": "fixed"}:
+            return True
+        case {"type": str() as inner}:
+            return _is_passed_unread(inner)
+    return items in ("null", "float", "double")
 
 
 class _Walk:

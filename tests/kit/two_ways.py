@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from schemas.avro.columns.by_id import RegisteredColumns
-from schemas.avro.columns.changes import ChangeColumns
+from schemas.avro.columns.changes import ReadChanges
 from schemas.codec import change
 from schemas.codec.avro.reader import AvroReader
 from schemas.codec.json.reader import JsonReader
@@ -38,9 +38,9 @@ def _marked_structs(reader: RegisteredColumns, records: pa.BinaryArray) -> tuple
     return pa.nulls(len(records), reader.kind), np.ones(len(records), np.bool_)
 
 
-def _marked_changes(columns: Sequence[Column], values: pa.BinaryArray) -> ChangeColumns:
+def _marked_changes(columns: Sequence[Column], values: pa.BinaryArray) -> ReadChanges:
     rows = pa.nulls(len(values), row_type(columns))
-    return ChangeColumns(pa.nulls(len(values), pa.int8()), rows, rows, np.ones(len(values), np.bool_))
+    return ReadChanges(pa.nulls(len(values), pa.int8()), rows, rows, np.ones(len(values), np.bool_))
 
 
 def _marked_keys(columns: Sequence[Column], keys: pa.BinaryArray) -> tuple[pa.StructArray, Any]:

@@ -14,7 +14,7 @@ from schemas.records import Op
 from schemas.table import Column
 
 
-class ChangeColumns(NamedTuple):
+class ReadChanges(NamedTuple):
     """The ops of n `Change` records, and their images: structs of the columns, null where the op has none.
 
     All are arbitrary for a record that is `marked`.
@@ -26,7 +26,7 @@ class ChangeColumns(NamedTuple):
     marked: Flags
 
 
-def read_changes(columns: Sequence[Column], values: pa.BinaryArray) -> ChangeColumns:
+def read_changes(columns: Sequence[Column], values: pa.BinaryArray) -> ReadChanges:
     """Reads n `Change` records."""
     cursor = Cursor.of(values)
     codes = cursor.byte()
@@ -35,7 +35,7 @@ def read_changes(columns: Sequence[Column], values: pa.BinaryArray) -> ChangeCol
     ops = (codes >> 1).astype(np.int8)
     before, after = (_read_image(cursor, columns, ops != lacking) for lacking in (Op.INSERT, Op.DELETE))
     cursor.check_read()
-    return ChangeColumns(pa.array(ops), before, after, cursor.marked)
+    return ReadChanges(pa.array(ops), before, after, cursor.marked)
 
 
 def read_keys(key_columns: Sequence[Column], keys: pa.BinaryArray) -> tuple[pa.StructArray, Flags]:
