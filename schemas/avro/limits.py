@@ -76,9 +76,11 @@ def _is_passed_unread(items: Any) -> bool:
     match items:
         case {"type": "fixed"}:
             return True
+        case {"type": "record", "fields": fields}:
+            return all(_is_passed_unread(field["type"]) for field in fields)
         case {"type": str() as inner}:
             return _is_passed_unread(inner)
-    return items in ("null", "float", "double")
+    return items in ("null", "boolean", "float", "double")
 
 
 class _Walk:

@@ -83,7 +83,9 @@ def test_lists_of_all_records_are_read_by_columns_however_long_they_are_and_one_
 
 def test_a_list_that_claims_more_than_there_is_marks_its_record_alone() -> None:
     claims = [encoded("long", count) for count in (1, 100, 2**40, -(2**40), 2**62, -(2**63))]
-    for item in ("string", "float", "double", "boolean", "null", {"type": "fixed", "name": "F", "size": 3}):
+    reals = [{"name": "a", "type": "float"}, {"name": "b", "type": "boolean"}]
+    record = {"type": "record", "name": "Reals", "fields": reals}
+    for item in ("string", "float", "boolean", "null", {"type": "fixed", "name": "F", "size": 3}, record):
         format_, records = upserts(item, [b"\x00", *claims, b"\x00"])
         found = decoded(format_, TABLE, records)
         assert [isinstance(each, InputError) for each in found[:1] + found[-1:]] == [False, False]
