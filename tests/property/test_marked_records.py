@@ -92,6 +92,14 @@ def test_a_list_that_claims_more_than_there_is_marks_its_record_alone() -> None:
         assert all(isinstance(each, InputError) for each in found[2:-1])
 
 
+def test_a_block_whose_size_is_not_that_of_its_items_is_read_by_the_fallback() -> None:
+    items = encoded("string", "x") + encoded("string", "y")
+    sizes = [b"\x03" + encoded("long", size) + items + b"\x00" for size in (4, 3, 5, 2**62, -1)]
+    format_, records = upserts("string", sizes)
+    assert read_alone(format_, TABLE, records) == 4
+    assert as_text(fast(format_, TABLE, records[:1])) == as_text(one_by_one(format_, TABLE, records[:1]))
+
+
 def read_alone(format_: UpstreamFormat, table: TableSchema, records: Sequence[Record]) -> int:
     """How many keys and values of a block are read by the fallback."""
     with (

@@ -109,14 +109,15 @@ def _pass_items(cursor: Cursor, item: Item) -> None:
     rows, steps = np.arange(len(cursor.at)), 0
     while len(rows):
         block = cursor.among(rows)
-        counts = block.number()
+        counts, ends = block.number(), np.zeros(len(rows), np.int64)
         block.check_within()
         if (is_sized := counts < 0).any():
             sized = np.flatnonzero(is_sized)
             own = block.among(sized)
-            own.number()
+            sizes = own.number()
             own.check_within()
             block.follow(sized, own)
+            ends[sized] = own.at + sizes
             counts = np.abs(counts)
             block.mark(counts < 0)
         block.mark(counts > block.left)
@@ -125,6 +126,7 @@ def _pass_items(cursor: Cursor, item: Item) -> None:
             block.of_sizes(counts * item)
         else:
             steps = _pass_block(block, counts, item, steps)
+        block.mark(is_sized & (block.at != ends))  # readers may go by either
         cursor.follow(rows, block)
         rows = rows[(counts != 0) & ~block.marked]
 
