@@ -138,13 +138,17 @@ class _Walk:
     def _array(self, items: Schema) -> None:
         total = 0
         while count := self._number():
+            end = None
             if count < 0:  # Avro's form with the size of the block behind the count
-                count, _ = -count, self._number()
+                count, size = -count, self._number()
+                end = self._at + size
             total += count
             if total > MAX_ITEMS:
                 raise MalformedError(f"an array of {total} items or more", Code.AVRO_LIMIT)
             for _ in range(count):
                 self.over(items)
+            if end not in (None, self._at):  # fastavro goes by the size, to what may be a count of any height
+                raise MalformedError("a block whose size is not that of its items")
 
     def _claimed(self, most: int, what: str) -> int:
         claimed = self._number()
