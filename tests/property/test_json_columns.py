@@ -20,7 +20,7 @@ from schemas.json.cells import Encoding
 from schemas.json.columnar import encode_objects
 from schemas.table import Column
 from schemas.types import ColumnType, Value
-from streaming.reading.records.written import row_text
+from streaming.reading.records.written import RowText
 from tests.kit.values import column_lists
 from tests.property.test_columnar_twin import Batch, assert_plain, batches_with_columns
 
@@ -34,7 +34,7 @@ def texts_of(kind: str, values: Sequence[Value], encoding: Encoding = "json") ->
     encoded = encode_objects([column], [pa.array(values, column.type.arrow)], encoding)
     assert_plain(encoded)
     texts = [bytes(each).decode() for each in encoded.to_pylist()]
-    assert texts == [row_text((value,), [column], connect=encoding == "json-schema") for value in values]
+    assert texts == [RowText([column], connect=encoding == "json-schema")((value,)) for value in values]
     return [each.removeprefix('{"c":').removesuffix("}") for each in texts]
 
 
@@ -46,7 +46,7 @@ def test_objects_are_those_that_the_checker_expects(
     columns, batch = drawn
     encoded = encode_objects(columns, batch.arrays, encoding, b"<", b">")
     assert_plain(encoded)
-    texts = [row_text(row, columns, connect=encoding == "json-schema") for row in batch.rows]
+    texts = [RowText(columns, connect=encoding == "json-schema")(row) for row in batch.rows]
     assert encoded.to_pylist() == [f"<{text}>".encode() for text in texts]
     for each in encoded.to_pylist():
         read = json.loads(each[1:-1], parse_constant=lambda text: pytest.fail(text))
