@@ -60,16 +60,6 @@ NO_DATA = -3
 """The op, in a column of ops, of a record that does not concern the table: a heartbeat, a message."""
 
 
-class OddRecordError(Exception):
-    """A record, among those that were to be read together, has to be read by itself. None of them was read."""
-
-
-def refuse(is_odd: object) -> None:
-    """Raises: OddRecordError, if something is odd."""
-    if is_odd:
-        raise OddRecordError
-
-
 @dataclass(frozen=True, slots=True)
 class UpstreamRecord:
     """The content of an upstream's record without its key; `change` is None where it is no data of the table.

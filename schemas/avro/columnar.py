@@ -12,7 +12,7 @@ be turned into bytes without looking at its neighbours. Two kinds of bytes make 
 Arrow's element-wise join then copies the alternating pieces into one buffer. Time is that of a few passes
 over each column; nothing is done row by row in Python.
 
-The bytes are those of `schemas.avro.codec` on every value. That includes fastavro's decimals: -128, -32768 and
+The bytes are those of fastavro on every value. That includes its decimals: -128, -32768 and
 the like take a byte more than two's complement needs, which every reader accepts.
 
 Encoding: https://avro.apache.org/docs/1.12.0/specification/#binary-encoding

@@ -53,19 +53,34 @@ def check_claims(data: bytes, schema: Schema) -> None:
 
 
 def is_unbounded(schema: Any, inside: frozenset[str] = frozenset()) -> bool:
-    """True where few bytes may ask for any number of steps: by a record that contains itself, or a list of nothing."""
+    """True where few bytes may ask for any number of steps.
+
+    That is a record that contains itself, and a list of what takes no bytes, or is passed over without a look at them.
+    """
     match schema:
         case list():
             return any(is_unbounded(branch, inside) for branch in schema)
         case {"type": "record", "name": name, "fields": fields}:
             return any(is_unbounded(field["type"], inside | {name}) for field in fields)
         case {"type": "array", "items": items}:
-            return items == "null" or is_unbounded(items, inside)
+            return _is_passed_unread(items) or is_unbounded(items, inside)
         case {"type": "map", "values": values}:
             return is_unbounded(values, inside)
         case {"type": dict() | list() as inner}:
             return is_unbounded(inner, inside)
     return isinstance(schema, str) and schema in inside
+
+
+def _is_passed_unread(items: Any) -> bool:
+    """True for items over which fastavro goes by a seek, which no end of the data stops."""
+    match items:
+        case {"type": "fixed"}:
+            return True
+        case {"type": "record", "fields": fields}:
+            return all(_is_passed_unread(field["type"]) for field in fields)
+        case {"type": str() as inner}:
+            return _is_passed_unread(inner)
+    return items in ("null", "boolean", "float", "double")
 
 
 class _Walk:
@@ -123,13 +138,17 @@ class _Walk:
     def _array(self, items: Schema) -> None:
         total = 0
         while count := self._number():
+            end = None
             if count < 0:  # Avro's form with the size of the block behind the count
-                count, _ = -count, self._number()
+                count, size = -count, self._number()
+                end = self._at + size
             total += count
             if total > MAX_ITEMS:
                 raise MalformedError(f"an array of {total} items or more", Code.AVRO_LIMIT)
             for _ in range(count):
                 self.over(items)
+            if end not in (None, self._at):  # fastavro goes by the size, to what may be a count of any height
+                raise MalformedError("a block whose size is not that of its items")
 
     def _claimed(self, most: int, what: str) -> int:
         claimed = self._number()

@@ -161,6 +161,13 @@ def null_where(structs: pa.StructArray, flags: Flags) -> pa.StructArray:
     return pa.StructArray.from_arrays(structs.flatten(), fields=list(structs.type), mask=mask)
 
 
+def replaced(array: pa.Array, rows: Rows, values: pa.Array) -> pa.Array:
+    """The array with these values at these rows, which are in rising order."""
+    places = np.arange(len(array))
+    places[rows] = len(array) + np.arange(len(rows))
+    return pa.concat_arrays([array, values]).take(pa.array(places))
+
+
 def with_names(structs: pa.StructArray, kind: pa.StructType) -> pa.StructArray:
     """Structs with the names of another type for their fields, which are taken by position."""
     return pa.StructArray.from_arrays(structs.flatten(), fields=list(kind), mask=structs.is_null())

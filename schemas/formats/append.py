@@ -10,7 +10,7 @@ from pydantic import Field
 
 from schemas.avro.registered import WriterSchema
 from schemas.formats.outputs.encoded import RowOutput
-from schemas.formats.protocol import Format, Framed, Half, Images, OutputRows
+from schemas.formats.protocol import Format, Framed, Half, Images
 from schemas.formats.with_registry import JsonOrAvro, RegistryFormat
 from schemas.kinds.columns import in_records
 from schemas.table import Column, TableSchema
@@ -95,16 +95,6 @@ class AppendOutput(_WithoutIdentity, RowOutput):
 
     def keys(self, key_columns: Sequence[Column]) -> None:
         return None
-
-    def rows(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> OutputRows:
-        from schemas.formats.append_rows import WrittenRows
-        from schemas.formats.outputs.upsert_json import JsonValues
-
-        if self.encoding == "avro-registry":
-            from schemas.formats.outputs.avro_records import framed_values
-
-            return WrittenRows(framed_values(columns, self.registered.value))
-        return WrittenRows(JsonValues(columns, self.encoding))
 
     def schemas(
         self, columns: Sequence[Column], key_columns: Sequence[Column], topic: str

@@ -13,7 +13,7 @@ from schemas.table import Column
 
 if TYPE_CHECKING:
     from schemas.codec.results import Decoder
-    from schemas.formats.change_avro import AvroChanges, AvroKeys, AvroRows
+    from schemas.formats.change_avro import AvroChanges, ChangeKeys
 
 
 class ChangeFormat(UpstreamFormat, OutputFormat):
@@ -30,20 +30,15 @@ class ChangeFormat(UpstreamFormat, OutputFormat):
 
     # Encoders need packages that commands such as `list` do without.
 
-    def rows(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> AvroRows:
-        from schemas.formats.change_avro import AvroRows
-
-        return AvroRows(columns, key_columns)
-
     def decoder(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> Decoder:
         from schemas.codec.change import ChangeDecoder
 
         return ChangeDecoder(tuple(columns), tuple(key_columns))
 
-    def keys(self, key_columns: Sequence[Column]) -> AvroKeys:
-        from schemas.formats.change_avro import AvroKeys
+    def keys(self, key_columns: Sequence[Column]) -> ChangeKeys:
+        from schemas.formats.change_avro import ChangeKeys
 
-        return AvroKeys(tuple(key_columns))
+        return ChangeKeys(tuple(key_columns))
 
     def values(self, columns: Sequence[Column]) -> AvroChanges:
         from schemas.formats.change_avro import AvroChanges

@@ -6,12 +6,11 @@ each job: the two are separate values, whatever their kinds. Its fields are the 
     the driver, once               validates the keys
     before the exchange            `UpstreamFormat.decoder`, for keys: the vnode of a record follows from its key
     a lane                         `UpstreamFormat.decoder`, `Format.keys` and `OutputFormat.values`
-    commands, record by record     `Format.rows`
 
 So a format is a small value: immutable, hashable, picklable, without open files or clients, and all that it makes may
 be made again in another process. What encodes must be repeatable: the same rows give the same bytes in every process
 and version, in batches of any size, and one primary key has one encoding for the life of an output. What decodes must
-depend on nothing but the record. Only `Rows` may loop over rows in Python.
+depend on nothing but the record.
 """
 
 from __future__ import annotations
@@ -25,8 +24,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, Self, TypeAlias
 from pydantic import BaseModel, ConfigDict
 
 from schemas.avro.registered import KnownSchemas, SchemaIds, Schemas, WriterSchema
-from schemas.position import Key
-from schemas.records import Barrier, Change, Row, UpstreamRecord
+from schemas.records import Barrier
 from schemas.table import Column, TableSchema
 
 if TYPE_CHECKING:
@@ -63,46 +61,6 @@ class Framed:
         return self.key or self.value
 
 
-class Rows(Protocol):
-    """The decoder of a format for one record at a time, over one list of columns.
-
-    Refuses every record that the format forbids: InputError with the fault's own code, and `where` as their location.
-    """
-
-    def read_key(self, data: bytes, *, where: str | None = None) -> Key:
-        """A record's key. Raises: InputError."""
-
-    def read_change(self, key: bytes | None, value: bytes | None, *, where: str | None = None) -> Change:
-        """A record, whose value is null only where `Format.may_be_null` allows it. Raises: InputError.
-
-        Formats whose values do not hold the whole change read the key, too, and refuse a record whose key is wrong. The
-        others leave the key unread: the caller has to compare it (`Format.keys`).
-        """
-
-    def read_record(
-        self, key: bytes | None, value: bytes | None, *, where: str | None = None
-    ) -> UpstreamRecord:
-        """Same as `read_change`, for an upstream's records, with all that they contain. Raises: InputError."""
-        return UpstreamRecord(self.read_change(key, value, where=where))
-
-    def is_key(self, data: bytes, key: Key) -> bool:
-        """True if bytes are legal for this key although the encoder of `Format.keys` writes other bytes."""
-        return False
-
-
-class OutputRows(Rows, Protocol):
-    """The reference of an output's format, which also writes. Rows and keys are Python values, see `schemas.types`."""
-
-    def write_key(self, key: Key) -> bytes:
-        """The key that `OutputFormat.keys` encodes. ValueError, TypeError or the like if the columns can't hold it."""
-
-    def write_insert(self, row: Row, origin: Origin) -> bytes:
-        """The value that `ValueEncoder.inserts` encodes. Errors as `write_change`."""
-
-    def write_change(self, change: Change, origin: Origin) -> bytes | None:
-        """The value that `ValueEncoder.changes` encodes. ValueError, TypeError or the like if no columns hold it."""
-
-
 class KeyEncoder(Hashable, Protocol):
     """Encodes record keys, columnar. The keys of an encoder may be reused for another one that is equal."""
 
@@ -118,23 +76,11 @@ class KeyEncoder(Hashable, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
-    """The origin of an output's row, for formats that write it: a job, a part of it, and an interval.
-
-    `barrier` is the upstream's that closes the interval, `part` the vnode, or what a job has instead.
-    """
-
-    job: str
-    table: str
-    part: int
-    barrier: Barrier
-
-
-@dataclass(frozen=True, slots=True)
 class Origins:
-    """The origins of n rows of one job; `parts` and `intervals` have length n.
+    """The origins of n rows of one job, for formats that write them; `parts` and `intervals` have length n.
 
-    Row i is in the part `parts[i]`, and in the interval that `barriers[intervals[i]]` closes.
+    Row i is in the part `parts[i]`, a vnode or what a job has instead, and in the interval that the upstream's barrier
+    `barriers[intervals[i]]` closes.
     """
 
     job: str
@@ -256,10 +202,6 @@ class Format(BaseModel):
         """Same as `misfit`, for a format's own conditions on the columns and on its keys."""
         return None
 
-    @abstractmethod
-    def rows(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> Rows:
-        """The decoder for single records over rows of these columns, tuples in this order."""
-
     def keys(self, key_columns: Sequence[Column]) -> KeyEncoder | None:
         """Encodes the keys that records should have: an equal key is right. None if the decoder compares keys."""
         return None
@@ -271,12 +213,6 @@ class UpstreamFormat(Format):
     @abstractmethod
     def decoder(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> Decoder:
         """A columnar decoder of records to rows of these columns, with an error for each invalid record."""
-
-    def rows(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> Rows:
-        """That decoder, for one record at a time."""
-        from schemas.codec.one_record import SingleRecords
-
-        return SingleRecords(self.decoder(columns, key_columns))
 
 
 class OutputFormat(Format):
@@ -300,10 +236,6 @@ class OutputFormat(Format):
     def with_ids(self, ids: SchemaIds) -> Self:
         """The same, whose records begin with these ids, if it is `framed`; such a one without ids raises ValueError."""
         return self
-
-    @abstractmethod
-    def rows(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> OutputRows:
-        """The strict reference for rows of these columns, tuples in this order."""
 
     @abstractmethod
     def keys(self, key_columns: Sequence[Column]) -> KeyEncoder | None:

@@ -8,7 +8,9 @@ Source of the second way: https://kafka.apache.org/documentation/#connect_schema
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -18,9 +20,11 @@ import pyarrow.compute as pc
 from schemas.json.base64_columns import base64_texts, unscaled_texts
 from schemas.json.digits import decimals, quoted_days, quoted_instants
 from schemas.json.pieces import Piece, join, null_where
-from schemas.json.written import Encoding
 from schemas.types import ColumnType, TypeName
 
+Encoding = Literal["json", "json-schema"]
+"""Plain values that say what they are; or Kafka Connect's, which the schema in their frame explains."""
+_in_quotes = json.JSONEncoder(ensure_ascii=False).encode
 _ESCAPES = {
     **{code: f"\\u{code:04x}" for code in range(0x20)},
     **{ord(char): f"\\{short}" for char, short in zip('"\\\b\f\n\r\t', '"\\bfnrt', strict=True)},
@@ -33,6 +37,12 @@ def cells(array: pa.Array, kind: ColumnType, encoding: Encoding) -> list[Piece]:
     """The texts of a column's values, at least one. A column with nulls is a single piece, null in the same rows."""
     pieces = _CELLS[encoding][kind.name](array)
     return [null_where(array, join(pieces))] if array.null_count else pieces
+
+
+def text(value: str) -> str:
+    """Quotes a text; UnicodeEncodeError for half a surrogate pair, which UTF-8 does not have."""
+    value.encode()
+    return _in_quotes(value)
 
 
 def _quoted(*pieces: Piece) -> list[Piece]:

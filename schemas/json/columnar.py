@@ -3,8 +3,6 @@
 An object is its columns' values with constants between them. Each column becomes an array of texts by itself
 (`schemas.json.cells`), and Arrow's element-wise join copies all of them, with the constants, into one buffer. Time is
 that of a few passes over each column; nothing is done row by row in Python.
-
-The bytes are those of `schemas.json.written` on every value.
 """
 
 from __future__ import annotations
@@ -14,9 +12,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from schemas.errors import Code, InputError
-from schemas.json.cells import cells
+from schemas.json.cells import Encoding, cells, text
 from schemas.json.pieces import Piece, join
-from schemas.json.written import Encoding, text
 from schemas.table import Column
 
 

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Literal, NamedTuple
 
 from schemas.errors import Code
-from schemas.json.parsing.field_schemas import UNDESCRIBED, FieldSchema
+from schemas.json.parsing.field_schemas import FieldSchema
 from schemas.json.parsing.tokens import JsonError, Kind, Token
 from schemas.json.values import (
     Reader,
@@ -26,7 +26,6 @@ from schemas.json.values import (
     decimal_of,
     from_base64,
     only,
-    read_by,
     timestamp_of,
     upstream_reader,
 )
@@ -110,14 +109,6 @@ class DebeziumValues:
             decimal=column.decimal or self.decimal,
             unsigned=column.unsigned,
         )
-
-    def value_of(self, token: Token, column: Column, schema: FieldSchema | None = None) -> Value:
-        """The column's value for a JSON value. Raises: JsonError, as `reader_of` and `read_by`."""
-        return read_by(self.reader_of(column, schema or UNDESCRIBED), token, column)
-
-    def reader_of(self, column: Column, schema: FieldSchema) -> Reader:
-        """Reads values of a column that have this schema in their records. Raises: JsonError, as `form_of`."""
-        return reader_of(self.form_of(column, schema), column, self.sub_micros)
 
     def form_of(self, column: Column, schema: FieldSchema) -> ValueForm:
         """The form of a column's values that have this schema in their records.

@@ -42,32 +42,13 @@ _MAX_EXPONENT = 3
 """Digits of it, so that no number of a few characters stands for one of gigabytes."""
 
 
-def value_of(token: Token, column: Column) -> Value:
-    """The column's value for a JSON value; None for null, even if the column may not be null.
-
-    Raises: JsonError with the column: JSON_MALFORMED for another form than its type's, VALUE_OUT_OF_RANGE, and
-        BAD_ENCODING for half a surrogate pair.
-    """
-    return read_by(plain_reader(column), token, column)
-
-
-def plain_reader(column: Column) -> Reader:
-    """Reads values of a column as `value_of` does."""
-    return _READERS[column.type.name]
-
-
 def upstream_reader(column: Column, sub_micros: SubMicros) -> Reader:
-    """The same in records of the upstream, where numbers may be wrapped, and instants have too many digits."""
+    """Reads a column's values in records of the upstream: numbers may be wrapped, and instants have too many digits."""
     if column.unsigned is not None:
         return wrapped_of
     if column.type.name is TypeName.TIMESTAMP:
         return lambda token, _: timestamp_of(only(token, Kind.TEXT), sub_micros)
     return _READERS[column.type.name]
-
-
-def plain_value(text: str, column: Column) -> Value:
-    """The value of a text without JSON's quotes. Raises: JsonError, as `value_of`."""
-    return value_of(plain_token(text, column), column)
 
 
 def plain_token(text: str, column: Column) -> Token:
@@ -85,7 +66,11 @@ _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")
 
 
 def read_by(reader: Reader, token: Token, column: Column) -> Value:
-    """None for null, and what the reader makes of every other value. Raises: JsonError, as `value_of`."""
+    """None for null, even if the column may not be null, and what the reader makes of every other value.
+
+    Raises: JsonError with the column: JSON_MALFORMED for another form than its type's, VALUE_OUT_OF_RANGE, and
+        BAD_ENCODING for half a surrogate pair.
+    """
     if token.kind is Kind.NULL:
         return None
     try:

@@ -26,11 +26,10 @@ from schemas.formats.debezium import DebeziumFormat
 from schemas.formats.outputs.avro_records import FramedKeys
 from schemas.formats.outputs.envelope import LETTERS, OPS, own_version
 from schemas.formats.protocol import Half
-from schemas.json.cells import cells
+from schemas.json.cells import cells, text
 from schemas.json.debezium_values import MICROS, UNITS
 from schemas.json.frames import Schema, connect_field, connect_row, connect_struct, framed
 from schemas.json.pieces import Piece, join
-from schemas.json.written import text
 from schemas.records import Op
 from schemas.table import Column, TableSchema
 from schemas.types import ColumnType, TypeName

@@ -15,7 +15,7 @@ from schemas.formats.append import AppendFormat
 from schemas.formats.change import ChangeFormat
 from schemas.formats.debezium import DebeziumFormat
 from schemas.formats.outputs.upsert import UpsertOutput
-from schemas.formats.protocol import Format, Framed, Half
+from schemas.formats.protocol import Format, Framed, Half, UpstreamFormat
 from schemas.formats.upsert import UpsertFormat
 from schemas.table import TableSchema
 from schemas.types import TypeName
@@ -35,7 +35,7 @@ class EventForm(StrEnum):
     APPEND_JSON = "append-json"
 
 
-FORMATS: dict[EventForm, Format] = {
+FORMATS: dict[EventForm, UpstreamFormat] = {
     EventForm.CHANGE: ChangeFormat(),
     EventForm.UPSERT_JSON: UpsertFormat(),
     EventForm.DEBEZIUM_JSON: DebeziumFormat(time="microseconds", decimal="precise"),

@@ -72,7 +72,7 @@ def totals(
 ) -> Totals:
     """What a topic of the format `change` adds up to, from its beginning to the barrier `until` in each partition.
 
-    `columns` are those of its rows, `counted` those that count, by name. Raises: OddRecordError for a record that is
+    `columns` are those of its rows, `counted` those that count, by name. Raises: ValueError for a record that is
     not as the service writes them; TopicError, EnvironmentProblem.
     """
     found = Totals()
@@ -102,10 +102,10 @@ def _added_up(chunk: Sequence[Message], columns: Sequence[Column], counted: Sequ
     values: list[Any] = [message.value() for message in chunk if not message.headers()]
     if not values:
         return Totals()
-    ops, before, after = read_changes(
-        columns, pa.nulls(len(values), pa.binary()), pa.array(values, pa.binary())
-    )
-    rows = sum(sign * int(np.count_nonzero(ops == op)) for op, sign in _CHANGE.items())
+    ops, before, after, marked = read_changes(columns, pa.array(values, pa.binary()))
+    if marked.any():
+        raise ValueError(f"{np.count_nonzero(marked)} records that are not as the service writes them")
+    rows = sum(sign * int(np.count_nonzero(ops.to_numpy() == op)) for op, sign in _CHANGE.items())
     digest = _digest(after, columns, counted) - _digest(before, columns, counted)
     return Totals(rows, digest % _MODULUS)
 

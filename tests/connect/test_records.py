@@ -25,15 +25,16 @@ from tests.kit.connect.sink import Sink
 from tests.kit.connect.source import Source
 from tests.kit.connect.worker import Connect
 from tests.kit.connect.writers import Writers
-from tests.kit.origins import ORIGIN
 from tests.kit.real import records
+from tests.kit.sent_records import sent_change, sent_key, sent_row
+from tests.kit.single_records import single_records
 
 pytestmark = pytest.mark.connect
 
 
 def fold(kafka: KafkaSettings, topic: str, table: TableSchema, format_: DebeziumFormat) -> dict[Key, Row]:
     """What a connector's records add up to, one by one."""
-    reader, rows = format_.rows(table.columns, table.key_columns), dict[Key, Row]()
+    reader, rows = single_records(format_, table.columns, table.key_columns), dict[Key, Row]()
     for message in (message for part in records(kafka, topic) for message in part):
         raw, value = message.key(), message.value()
         assert isinstance(raw, bytes)
@@ -94,18 +95,18 @@ def send(
 ) -> None:
     """All of the old rows as a snapshot, then what makes the new ones of them."""
     table = declare(orders.declared())
-    rows, producer = format_.rows(table.columns, table.key_columns), Producer(kafka.producer())
+    producer = Producer(kafka.producer())
 
     def produce(key: Key, value: bytes | None) -> None:
         headers: list[tuple[str, str | bytes | None]] = [(EPOCH_HEADER, b"10002471321600000")]
-        producer.produce(topic, value, rows.write_key(key), 0, headers=headers)
+        producer.produce(topic, value, sent_key(format_, table.key_columns, key), 0, headers=headers)
 
     for key, row in old.items():
-        produce(key, rows.write_insert(row, ORIGIN))
+        produce(key, sent_row(format_, table.columns, row))
     for key in old.keys() | new.keys():
         before, after = old.get(key), new.get(key)
         op = Op.INSERT if before is None else Op.DELETE if after is None else Op.UPDATE
-        produce(key, rows.write_change(Change(op, before, after), ORIGIN))
+        produce(key, sent_change(format_, table.columns, Change(op, before, after)))
         if op is Op.DELETE and format_.tombstone_follows:
             produce(key, None)
     assert producer.flush(30) == 0

@@ -28,6 +28,7 @@ from streaming.sink.kafka import KafkaSink
 from streaming.sink.protocol import Sink, Writer
 from tests.kit import barriers
 from tests.kit.list_sink import Lists
+from tests.kit.sent_records import sent_reader
 from tests.kit.tables import table
 from tests.simulation.broker import Broker, Record, Topics
 from tests.simulation.fault_policies import NoFaults
@@ -132,11 +133,12 @@ class Columns:
 
 
 def shown(output: Output, key: bytes | None, value: bytes | None) -> Change:
-    """A record as its format's strict twin reads it, whose key is that of its row."""
-    rows = output.definition.format.rows(output.columns, TABLE.key_columns)
-    change = rows.read_change(key, value)
+    """A record as the checker reads it, whose key is that of its row."""
+    reader = sent_reader(output.definition.format, output.columns, TABLE.key_columns)
+    change = reader.record(key, value).change
+    assert change is not None
     names = [column.name for column in output.columns]
-    assert rows.read_key(key or b"") == tuple(change.row[names.index(name)] for name in TABLE.primary_key)
+    assert reader.key(key) == tuple(change.row[names.index(name)] for name in TABLE.primary_key)
     return change
 
 

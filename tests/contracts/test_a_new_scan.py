@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import pytest
 
-from schemas.avro.codec import ChangeCodec, decode_barrier
+from schemas.avro.codec import decode_barrier
 from schemas.errors import ConfigError
 from schemas.job import JobDefinition
 from schemas.kinds.scans import SCAN_KINDS, ScanConfig
@@ -20,6 +20,7 @@ from streaming.core.planning import Amount, Cut
 from streaming.scan.arrangement import Arrangement
 from streaming.scan.kinds import SCANS
 from tests.contracts.by_partition import ALL, ByPartition, ScanByPartition
+from tests.kit.avro_codec import ChangeCodec
 from tests.kit.tables import items, table, vnode_of
 from tests.kit.upstream import Upstream
 from tests.simulation.changelog import Changelog

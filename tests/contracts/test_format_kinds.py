@@ -14,7 +14,7 @@ from schemas.formats.upsert import UpsertFormat
 from schemas.job import JobDefinition
 from schemas.records import Row
 from schemas.settings.config import ServiceConfig, check
-from tests.kit.line_format import LineFormat, know_lines
+from tests.kit.line_format import LineFormat, LineRows, know_lines
 from tests.kit.tables import items, table
 from tests.kit.upstream import Upstream
 from tests.simulation.without_faults import without_faults
@@ -165,7 +165,7 @@ def test_a_lane_sends_a_new_kind_that_its_twin_reads_and_the_judge_finds_lawful(
     upstream.put((3, 1, "other"))
     upstream.put((99, 0, "new"))
     world = without_faults(upstream, job)
-    rows, found = LineFormat().rows(schema.columns, schema.key_columns), dict[Any, Row | None]()
+    rows, found = LineRows(len(schema.columns), len(schema.key_columns)), dict[Any, Row | None]()
     topics = world.durable.topics
     for place in topics.partitions(job.output):
         for entry in topics.committed(place):

@@ -26,7 +26,9 @@ from streaming.lane.faults import find_faults
 from tests.kit.decoding import changes_of
 from tests.kit.examples import examples
 from tests.kit.line_format import LINE_TYPES, LineFormat, know_lines
-from tests.kit.origins import ORIGIN, origins
+from tests.kit.origins import origins
+from tests.kit.sent_records import sent_change, sent_reader
+from tests.kit.two_ways import as_text
 from tests.kit.values import TYPES, rows_of
 
 
@@ -111,26 +113,30 @@ def keys_of(format_: OutputFormat, table: TableSchema, changes: Sequence[Change]
     return list(map(bytes, encode([arrays[i] for i in table.key_indices]).to_pylist()))
 
 
-def said(format_: OutputFormat, op: Op) -> Op:
-    """What is left of an op in a format's records."""
-    return Op.INSERT if format_.images is Images.AFTER_ONLY and op is Op.UPDATE else op
+def said(format_: OutputFormat, table: TableSchema, change: Change) -> Change:
+    """What is left of a change in a format's records."""
+    if format_.images is not Images.AFTER_ONLY:
+        return change
+    if change.op is not Op.DELETE:
+        return Change(Op.INSERT, None, change.after)
+    named = zip(table.columns, change.row, strict=True)
+    return Change(
+        Op.DELETE, tuple(value if each in table.key_columns else None for each, value in named), None
+    )
 
 
 @every_case
 @few
 @given(data=st.data())
-def test_columns_are_written_as_their_twin_writes_rows_and_read_back_the_same(
-    case: Case, data: st.DataObject
-) -> None:
+@pytest.mark.usefixtures("lines")
+def test_changes_are_written_in_the_one_form_that_the_checker_reads(case: Case, data: st.DataObject) -> None:
     table, changes = case.table(), data.draw(case.changes())
-    rows = case.format.rows(table.columns, table.key_columns)
+    reader = sent_reader(case.format, table.columns, table.key_columns)
     values, keys = encoded(case.format, table, changes), keys_of(case.format, table, changes)
-    assert values == [rows.write_change(change, ORIGIN) for change in changes]
-    assert keys == [rows.write_key(table.key_of(change.row)) for change in changes]
-    read = [rows.read_change(key, value) for key, value in zip(keys, values, strict=True)]
-    assert [rows.write_change(change, ORIGIN) for change in read] == values
-    assert [rows.write_key(rows.read_key(key)) for key in keys] == keys
-    assert [change.op for change in read] == [said(case.format, change.op) for change in changes]
+    assert values == [sent_change(case.format, table.columns, change) for change in changes]
+    read = [reader.record(key, value).change for key, value in zip(keys, values, strict=True)]
+    assert as_text(read) == as_text([said(case.format, table, change) for change in changes])
+    assert [reader.key(key) for key in keys] == [table.key_of(change.row) for change in changes]
 
 
 @every_case
@@ -148,16 +154,16 @@ def test_values_depend_on_their_origin_only_where_the_format_says_so(case: Case,
 @every_case
 @few
 @given(data=st.data())
+@pytest.mark.usefixtures("lines")
 def test_a_snapshot_row_is_an_insert(case: Case, data: st.DataObject) -> None:
     table = case.table()
     found = data.draw(st.lists(rows_of(table.columns), min_size=1, max_size=4))
     values = case.format.values(table.columns).inserts(half(table, found), origins(len(found))).to_pylist()
-    rows = case.format.rows(table.columns, table.key_columns)
-    assert values == [rows.write_insert(row, ORIGIN) for row in found]
-    keys = keys_of(case.format, table, [Change(Op.INSERT, None, row) for row in found])
-    read = [rows.read_change(key, value) for key, value in zip(keys, values, strict=True)]
-    assert [rows.write_insert(change.row, ORIGIN) for change in read] == values
-    assert {change.op for change in read} == {Op.INSERT}
+    reader = sent_reader(case.format, table.columns, table.key_columns)
+    changes = [Change(Op.INSERT, None, row) for row in found]
+    keys = keys_of(case.format, table, changes)
+    read = [reader.record(key, value).change for key, value in zip(keys, values, strict=True)]
+    assert as_text(read) == as_text(changes)
 
 
 @every_case
@@ -182,11 +188,12 @@ def test_the_same_rows_are_the_same_bytes_in_batches_of_any_size_and_in_another_
 @every_case
 @few
 @given(data=st.data())
+@pytest.mark.usefixtures("lines")
 def test_what_is_cut_short_or_goes_on_is_refused_with_its_place(case: Case, data: st.DataObject) -> None:
     table, changes = case.table(), data.draw(case.changes())
-    rows = case.format.rows(table.columns, table.key_columns)
+    reader = sent_reader(case.format, table.columns, table.key_columns)
     values, keys = encoded(case.format, table, changes[:1]), keys_of(case.format, table, changes[:1])
-    for [sound], read in ((values, partial(rows.read_change, keys[0])), (keys, rows.read_key)):
+    for [sound], read in ((values, partial(reader.record, keys[0])), (keys, reader.key)):
         if sound is None:
             assert case.format.may_be_null
             continue
@@ -195,7 +202,6 @@ def test_what_is_cut_short_or_goes_on_is_refused_with_its_place(case: Case, data
             with pytest.raises(InputError) as caught:
                 read(broken, where="t-0@7")
             assert caught.value.where == "t-0@7"
-            assert not rows.is_key(broken, table.key_of(changes[0].row))
 
 
 @every_upstream

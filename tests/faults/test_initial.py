@@ -6,7 +6,6 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from schemas.avro.codec import ChangeCodec
 from schemas.records import Row
 from state.storage import Storage
 from streaming.control.state_view import StateReader
@@ -14,6 +13,7 @@ from streaming.kafka.consumer import RangeReader
 from streaming.runtime.failpoints import Failpoint
 from tests.bench.rig import TABLE
 from tests.faults.conftest import KillScenarios
+from tests.kit.avro_codec import ChangeCodec
 from tests.kit.kill_scenario import KillScenario
 
 pytestmark = pytest.mark.timeout(900)

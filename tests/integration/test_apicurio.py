@@ -25,7 +25,7 @@ from streaming.registry.outputs import OutputSchemas
 from tests.conftest import TopicFactory
 from tests.integration.test_formats_page import COLUMNS, is_as_printed
 from tests.kit.apicurio import Apicurio, apicurio
-from tests.kit.origins import ORIGIN, origins
+from tests.kit.origins import BARRIER, origins
 
 pytestmark = pytest.mark.connect
 PRICE = '{"type":"record","name":"Price","namespace":"shop","fields":[{"name":"net","type":"long"}]}'
@@ -106,7 +106,7 @@ def test_confluents_own_deserializer_reads_an_output(registry: Apicurio, format_
         assert found == new
     else:
         assert (found["before"], found["after"], found["op"]) == (old, new, "u")
-        assert found["source"]["epoch"] == str(ORIGIN.barrier.curr)
+        assert found["source"]["epoch"] == str(BARRIER.curr)
 
 
 def test_what_the_subject_forbids_is_refused_and_nothing_of_it_is_registered(registry: Apicurio) -> None:

@@ -20,7 +20,7 @@ from schemas.formats.outputs.upsert import UpsertOutput
 from schemas.formats.protocol import Origins, OutputFormat
 from schemas.records import Op, Row
 from schemas.table import declare
-from tests.kit.origins import ORIGIN
+from tests.kit.origins import BARRIER
 from tests.kit.values import TYPES, rows_of
 
 pytestmark = pytest.mark.spark
@@ -43,7 +43,7 @@ def arrays(rows: list[Row]) -> list[pa.Array]:
 
 def values(format_: OutputFormat, op: Op, before: list[Row], after: list[Row]) -> list[bytes | None]:
     parts, intervals = np.arange(len(after), dtype=np.int32), np.zeros(len(after), np.int64)
-    origins = Origins(ORIGIN.job, ORIGIN.table, parts, intervals, [ORIGIN.barrier])
+    origins = Origins("copy", "t", parts, intervals, [BARRIER])
     ops = pa.array([op] * len(after), pa.int8())
     found: list[bytes | None] = (
         format_.values(TABLE.columns).changes(ops, arrays(before), arrays(after), origins).to_pylist()
@@ -85,8 +85,6 @@ def test_spark_reads_rows_and_events_by_their_schemas(spark: SparkSession) -> No
         assert utc([event["before"] for event in events]) == utc(old)
         assert utc([event["after"] for event in events]) == utc(new)
         assert [event["source"]["vnode"] for event in events] == list(range(MANY))
-        assert {(event["op"], event["source"]["epoch"]) for event in events} == {
-            ("u", str(ORIGIN.barrier.curr))
-        }
+        assert {(event["op"], event["source"]["epoch"]) for event in events} == {("u", str(BARRIER.curr))}
 
     holds()

@@ -6,13 +6,14 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from schemas.avro.codec import ChangeCodec, KeyCodec, barrier_header, encode_barrier
+from schemas.avro.codec import barrier_header, encode_barrier
 from schemas.errors import Code, TopicError
 from schemas.records import Change, Op
 from schemas.table import declare
 from streaming.kafka.clients import KafkaSettings
 from streaming.verify.history import TopicEntry
 from tests.bench.totals import Totals, last_common_epoch, totals
+from tests.kit.avro_codec import ChangeCodec, KeyCodec
 from tests.kit.barriers import barrier
 from tests.kit.kafka_topics import Writer
 

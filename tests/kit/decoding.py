@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from schemas.avro.codec import ChangeCodec
 from schemas.avro.columnar import encode_changes
 from schemas.avro.registered import framed_id
 from schemas.codec.log_positions import POSITION_TYPE, positions_in
@@ -23,6 +22,8 @@ from streaming.source.decoded import POSITION, UNCHANGED
 from streaming.source.raw.decoding import RecordDecoder
 from streaming.source.raw.record_vnodes import RecordVnodes
 from streaming.source.raw.records import Records
+from tests.kit.avro_codec import ChangeCodec
+from tests.kit.single_records import single_records
 from tests.kit.tables import vnode_of
 from tests.kit.two_ways import last_word_alone
 
@@ -132,7 +133,7 @@ def _wrong_beside(
 def _reference(
     format_: UpstreamFormat, table: TableSchema, found: Sequence[Record]
 ) -> list[UpstreamRecord | str]:
-    rows = format_.rows(table.columns, table.key_columns)
+    rows = single_records(format_, table.columns, table.key_columns)
 
     def read(record: Record) -> UpstreamRecord | str:
         try:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from schemas.avro.codec import ChangeCodec, KeyCodec, barrier_header, encode_barrier
+from schemas.avro.codec import barrier_header, encode_barrier
 from streaming.verify.checker import Checker
 from streaming.verify.findings import Report
 from streaming.verify.history import TopicEntry
 from streaming.verify.records.rows import OutputView
+from tests.kit.avro_codec import ChangeCodec, KeyCodec
 from tests.kit.histories import History, Item
 
 

@@ -6,10 +6,10 @@ import datetime as dt
 import struct
 from decimal import Decimal
 
-from schemas.avro.codec import ChangeCodec, KeyCodec
 from schemas.errors import Code
 from schemas.records import Change, Op
 from schemas.table import declare
+from tests.kit.avro_codec import ChangeCodec, KeyCodec
 
 TABLE = declare(
     {

@@ -16,7 +16,7 @@ import pytest
 from schemas.codec.change import structs_of
 from schemas.codec.results import Decoded, ReadStructs, row_type
 from schemas.errors import Code, InputError
-from schemas.formats.protocol import Half, Origin, Origins, OutputFormat, OutputRows, UpstreamFormat
+from schemas.formats.protocol import Half, Origins, OutputFormat, UpstreamFormat
 from schemas.formats.registry import OUTPUT_FORMATS, UPSTREAM_FORMATS
 from schemas.position import Key
 from schemas.records import Change, Op, Row
@@ -39,10 +39,7 @@ class LineFormat(UpstreamFormat, OutputFormat):
     format: Literal["lines"] = "lines"
 
     def decoder(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> LineDecoder:
-        return LineDecoder(self.rows(columns, key_columns), row_type(columns), row_type(key_columns))
-
-    def rows(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> LineRows:
-        return LineRows(len(columns), len(key_columns))
+        return LineDecoder(LineRows(len(columns), len(key_columns)), row_type(columns), row_type(key_columns))
 
     def keys(self, key_columns: Sequence[Column]) -> LineKeys:
         return LineKeys()
@@ -57,7 +54,7 @@ class LineFormat(UpstreamFormat, OutputFormat):
 
 
 @dataclass(frozen=True)
-class LineRows(OutputRows):
+class LineRows:
     columns: int
     key_columns: int
 
@@ -68,15 +65,6 @@ class LineRows(OutputRows):
         op, *halves = self._row(self._read(value or b"", where), 3, where)
         rows = [None if half is None else self._row(half, self.columns, where) for half in halves]
         return Change(Op(op), *rows)
-
-    def write_key(self, key: Key) -> bytes:
-        return line(key)
-
-    def write_insert(self, row: Row, origin: Origin) -> bytes:
-        return self.write_change(Change(Op.INSERT, None, row), origin)
-
-    def write_change(self, change: Change, origin: Origin) -> bytes:
-        return line([change.op, change.before, change.after])
 
     def _read(self, data: bytes, where: str | None) -> object:
         try:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from schemas.formats.protocol import Origin, Origins
+from schemas.formats.protocol import Origins
 from schemas.records import Barrier, BarrierKind
 
 BARRIER = Barrier(2 << 16, 1 << 16, BarrierKind.BARRIER, 1, 1_700_000_000_123)
-ORIGIN = Origin("copy", "t", 3, BARRIER)
 
 
 def origins(count: int) -> Origins:
-    """That many times `ORIGIN`."""
-    parts, intervals = np.full(count, ORIGIN.part, np.int32), np.zeros(count, np.int64)
-    return Origins(ORIGIN.job, ORIGIN.table, parts, intervals, [ORIGIN.barrier])
+    """That many rows of one part and interval."""
+    return origins_at(BARRIER, count=count)
+
+
+def origins_at(
+    barrier: Barrier, job: str = "copy", table: str = "t", part: int = 3, count: int = 1
+) -> Origins:
+    """Rows of a part in the interval that a barrier closes."""
+    return Origins(job, table, np.full(count, part, np.int32), np.zeros(count, np.int64), [barrier])

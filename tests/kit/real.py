@@ -1,7 +1,7 @@
 """The service in the test's own process, on a real broker and a real Spark session, driven barrier by barrier.
 
-Tests write changes and barriers to a real topic, wait for what the service tells (its batch reports, or the end of
-its run), and have `verify` judge the output topic. Nothing here sleeps: every wait is for a condition.
+Tests write to a real topic, wait for what the service tells (batch reports, or the end of its run), and have `verify`
+judge the output topic. Nothing here sleeps: every wait is for a condition.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 from confluent_kafka import Message, Producer
 from pyspark.sql import SparkSession
 
-from schemas.avro.codec import ChangeCodec, KeyCodec, barrier_header, encode_barrier
+from schemas.avro.codec import barrier_header, encode_barrier
 from schemas.filter.parse import parse_filter
 from schemas.position import Key
 from schemas.records import BARRIER_HEADER, Barrier, Change, Mutation, Op, Row
@@ -39,9 +39,9 @@ from streaming.source.barriers.injecting.schedule import next_barrier
 from streaming.source.barriers.injecting.target import target_of
 from streaming.verify.findings import Report
 from streaming.verify.judge import verify_topics
+from tests.kit.avro_codec import ChangeCodec, KeyCodec
 
-WAIT_S = 240.0
-"""For one batch on a machine that does many other things; a wait ends as soon as its condition holds."""
+WAIT_S = 240.0  # for one batch; a wait ends as soon as its condition holds
 
 
 class RealUpstream:

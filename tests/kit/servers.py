@@ -12,12 +12,13 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
-from schemas.formats.protocol import Format
+from schemas.formats.protocol import UpstreamFormat
 from schemas.position import Key
 from schemas.records import Op
 from schemas.table import Column, TableSchema, declare
 from schemas.types import TypeName, Value
 from tests.kit.debezium import RECORDS, Recorded
+from tests.kit.single_records import single_records
 
 SERVERS = ("mariadb", "mysql")
 
@@ -77,9 +78,11 @@ def server_rows(server: str, table: TableSchema) -> dict[Key, dict[str, Value]]:
     return {tuple(row[name] for name in table.primary_key): row for row in rows}
 
 
-def folded(records: Iterable[Recorded], format_: Format, table: TableSchema) -> dict[Key, dict[str, Value]]:
+def folded(
+    records: Iterable[Recorded], format_: UpstreamFormat, table: TableSchema
+) -> dict[Key, dict[str, Value]]:
     """The rows after these records, each of which is read by itself. Raises: InputError."""
-    reader, rows = format_.rows(table.columns, table.key_columns), dict[Key, dict[str, Value]]()
+    reader, rows = single_records(format_, table.columns, table.key_columns), dict[Key, dict[str, Value]]()
     for record in records:
         change = reader.read_record(record.key, record.value).change
         if change is None:

@@ -7,33 +7,53 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
 import pyarrow as pa
 
 from schemas.avro.columns.by_id import RegisteredColumns
+from schemas.avro.columns.changes import ReadChanges
 from schemas.codec import change
 from schemas.codec.avro.reader import AvroReader
 from schemas.codec.json.reader import JsonReader
-from schemas.codec.one_record import record_at
+from schemas.codec.results import row_type
 from schemas.errors import InputError
 from schemas.formats.protocol import UpstreamFormat
-from schemas.records import OddRecordError, UpstreamRecord
-from schemas.table import TableSchema
+from schemas.records import UpstreamRecord
+from schemas.table import Column, TableSchema
+from tests.kit.single_records import record_at, single_records
 
 Record = tuple[bytes | None, bytes | None]
 """Key and value."""
 
 
+class NotColumnarError(Exception):
+    """A record that is not read by the fast way alone."""
+
+
 def refuse_all(*_: object) -> Any:
-    raise OddRecordError
+    raise NotColumnarError
+
+
+def _marked_structs(reader: RegisteredColumns, records: pa.BinaryArray) -> tuple[pa.StructArray, Any]:
+    return pa.nulls(len(records), reader.kind), np.ones(len(records), np.bool_)
+
+
+def _marked_changes(columns: Sequence[Column], values: pa.BinaryArray) -> ReadChanges:
+    rows = pa.nulls(len(values), row_type(columns))
+    return ReadChanges(pa.nulls(len(values), pa.int8()), rows, rows, np.ones(len(values), np.bool_))
+
+
+def _marked_keys(columns: Sequence[Column], keys: pa.BinaryArray) -> tuple[pa.StructArray, Any]:
+    return pa.nulls(len(keys), row_type(columns)), np.ones(len(keys), np.bool_)
 
 
 @contextmanager
 def last_word_alone() -> Iterator[None]:
     """Each record is read by itself, by the way that has the last word."""
     with (
-        patch.object(RegisteredColumns, "read", refuse_all),
-        patch.object(change, "read_changes", refuse_all),
-        patch.object(change, "read_keys", refuse_all),
+        patch.object(RegisteredColumns, "read", _marked_structs),
+        patch.object(change, "read_changes", _marked_changes),
+        patch.object(change, "read_keys", _marked_keys),
         patch.object(JsonReader, "_by_shape", lambda *_: iter(())),
     ):
         yield
@@ -41,10 +61,11 @@ def last_word_alone() -> Iterator[None]:
 
 @contextmanager
 def fast_way_alone() -> Iterator[None]:
-    """A record that is not read by the fast way is an OddRecordError."""
+    """A record that is not read by the fast way is an NotColumnarError."""
     with (
         patch.object(AvroReader, "_record", refuse_all),
-        patch.object(change.ChangeDecoder, "_one_by_one", refuse_all),
+        patch.object(change.ChangeDecoder, "_change", refuse_all),
+        patch.object(change.ChangeDecoder, "_key", refuse_all),
         patch.object(JsonReader, "_read_slowly", refuse_all),
     ):
         yield
@@ -60,14 +81,14 @@ def decoded(
 
 
 def fast(format_: UpstreamFormat, table: TableSchema, records: Sequence[Record]) -> list[UpstreamRecord]:
-    """By the fast way alone. Raises: OddRecordError."""
+    """By the fast way alone. Raises: NotColumnarError."""
     with fast_way_alone():
         found = decoded(format_, table, records)
     return list(map(_sound, found))
 
 
 def together(format_: UpstreamFormat, table: TableSchema, records: Sequence[Record]) -> list[UpstreamRecord]:
-    """By whichever way reads each. Raises: OddRecordError for an invalid record."""
+    """By whichever way reads each. Raises: NotColumnarError for an invalid record."""
     return list(map(_sound, decoded(format_, table, records)))
 
 
@@ -76,7 +97,7 @@ def one_by_one(
 ) -> list[UpstreamRecord]:
     """By the way that has the last word. Raises: InputError."""
     with last_word_alone():
-        rows = format_.rows(table.columns, table.key_columns)
+        rows = single_records(format_, table.columns, table.key_columns)
         return [rows.read_record(*record) for record in records]
 
 
@@ -84,7 +105,7 @@ def agree(format_: UpstreamFormat, table: TableSchema, records: Sequence[Record]
     """Whether the fast way reads all of these; then it reads what the other one does."""
     try:
         found = fast(format_, table, records)
-    except OddRecordError:
+    except NotColumnarError:
         return False
     assert as_text(found) == as_text(one_by_one(format_, table, records))
     return True
@@ -97,7 +118,7 @@ def as_text(found: Sequence[object]) -> str:
 
 def _sound(found: UpstreamRecord | InputError) -> UpstreamRecord:
     if isinstance(found, InputError):  # of an envelope
-        raise OddRecordError
+        raise NotColumnarError
     return found
 
 

@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from schemas.avro.codec import ChangeCodec, KeyCodec, barrier_header, encode_barrier
+from schemas.avro.codec import barrier_header, encode_barrier
 from schemas.position import Key
 from schemas.records import Barrier, BarrierKind, Change, Mutation, Op, Row
 from schemas.table import TableSchema
 from streaming.verify.history import TopicEntry
+from tests.kit.avro_codec import ChangeCodec, KeyCodec
 
 EPOCH_STEP = 1 << 16
 

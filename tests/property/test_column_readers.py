@@ -17,10 +17,10 @@ from schemas.formats.change import ChangeFormat
 from schemas.formats.outputs.upsert import UpsertOutput
 from schemas.formats.protocol import Origins, OutputFormat, UpstreamFormat
 from schemas.formats.upsert import UpsertFormat
-from schemas.records import Barrier, BarrierKind, Change, OddRecordError, Op, Row
+from schemas.records import Barrier, BarrierKind, Change, Op, Row
 from schemas.table import declare
 from tests.kit.examples import examples
-from tests.kit.two_ways import as_text, one_by_one, together
+from tests.kit.two_ways import NotColumnarError, as_text, one_by_one, together
 from tests.kit.values import TYPES, rows_of
 
 TABLE = declare(
@@ -121,7 +121,7 @@ def test_columns_read_no_record_otherwise_than_the_twin(
     records[place] = (broken[0], broken[1])
     try:
         by_columns = case.by_columns(records)
-    except OddRecordError:
+    except NotColumnarError:
         return
     if isinstance(case.reads, ChangeFormat):  # keys are left to the caller
         assert half == 0 or broken[1] is not None
@@ -164,7 +164,7 @@ def test_an_invalid_record_is_one_wherever_it_stands(
     for place, (key, value) in enumerate(records):
         assert key is not None
         assert value is not None
-        with pytest.raises(OddRecordError):
+        with pytest.raises(NotColumnarError):
             case.by_columns([*records[:place], broken(key, value), *records[place + 1 :]])
 
 

@@ -10,10 +10,10 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.avro.codec import ChangeCodec, KeyCodec
 from schemas.avro.columnar import encode_changes, encode_inserts, encode_keys
 from schemas.records import Change, Op, Row
 from schemas.table import Column
+from tests.kit.avro_codec import ChangeCodec, KeyCodec
 from tests.kit.values import column_lists, key_column_lists, values_of
 
 

@@ -1,4 +1,4 @@
-"""Rows of `append` are decoded to what the reference decoder reads, and its outputs are written as theirs is."""
+"""Rows of `append` are decoded to what the reference decoder reads, and outputs have the form that is checked."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ from tests.kit.decoding import by_reference, changes_of, differences
 from tests.kit.drawn import drawn
 from tests.kit.examples import examples
 from tests.kit.json_records import broken, objects
-from tests.kit.origins import ORIGIN, origins
+from tests.kit.origins import origins
+from tests.kit.sent_records import sent_reader, sent_row
+from tests.kit.single_records import single_records
+from tests.kit.two_ways import as_text
 from tests.kit.values import rows_of
 from tests.property import test_decoded_upserts
 
@@ -69,7 +72,7 @@ def test_a_null_is_no_row_and_keys_are_left_as_they_came() -> None:
     assert changes.ops.tolist() == [Op.INSERT if value else -1 for _, value in kept]
     assert set(changes.rows[VNODE].to_pylist()) == {0}
     assert set(changes.rows[PARTITION].to_pylist()) == {0}
-    rows = AppendFormat().rows(WIDE.columns, ())
+    rows = single_records(AppendFormat(), WIDE.columns, ())
     assert rows.read_record(b"k", None).change is None
     with pytest.raises(InputError) as caught:
         rows.read_record(b"k", b"", where="t-0@7")
@@ -79,7 +82,7 @@ def test_a_null_is_no_row_and_keys_are_left_as_they_came() -> None:
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @settings(max_examples=examples(25))
 @given(data=st.data())
-def test_an_output_is_written_as_its_twin_writes_it_and_read_back_the_same(
+def test_an_output_is_written_in_the_one_form_that_the_checker_reads(
     encoding: str, data: st.DataObject
 ) -> None:
     format_ = AppendOutput.model_validate({"encoding": encoding}).with_ids(SchemaIds(key=0, value=70_000))
@@ -90,12 +93,11 @@ def test_an_output_is_written_as_its_twin_writes_it_and_read_back_the_same(
         for rows in ([(None,) * len(WIDE.columns)] * len(found), found)
     )
     values = format_.values(WIDE.columns).changes(ops, before, after, origins(len(found))).to_pylist()
-    twin = format_.rows(WIDE.columns, ())
-    assert values == [twin.write_insert(row, ORIGIN) for row in found]
-    assert values == [twin.write_change(Change(Op.INSERT, None, row), ORIGIN) for row in found]
-    read = [twin.read_change(b"any", value) for value in values]
-    assert [twin.write_insert(change.row, ORIGIN) for change in read] == values
+    reader = sent_reader(format_, WIDE.columns, ())
+    assert values == [sent_row(format_, WIDE.columns, row) for row in found]
+    read = [reader.record(b"any", value).change for value in values]
+    assert as_text(read) == as_text([Change(Op.INSERT, None, row) for row in found])
     for value in values[:1]:
         for wrong in (None, b"", value[:-1], value + b"\x00"):
             with pytest.raises(InputError):
-                twin.read_change(None, wrong)
+                reader.record(None, wrong)

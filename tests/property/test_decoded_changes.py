@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from hypothesis import strategies as st
 
-from schemas.avro.codec import ChangeCodec, KeyCodec
 from schemas.formats.change import ChangeFormat
 from schemas.records import Change, Op
 from schemas.table import TableSchema, declare
 from state.columns import BEFORE_HASH
 from streaming.source.decoded import BEFORE
+from tests.kit.avro_codec import ChangeCodec, KeyCodec
 from tests.kit.decoding import changes_of, differences
 from tests.kit.drawn import drawn
 from tests.kit.faulty_records import BROKEN, KEY, TABLE, insert

@@ -22,6 +22,7 @@ from tests.kit.debezium import RECORDED, recorded
 from tests.kit.decoding import Record, by_reference, changes_of, differences
 from tests.kit.drawn import drawn
 from tests.kit.json_records import ODD, broken, sound_cells
+from tests.kit.single_records import single_records
 
 PRECISE = DebeziumFormat(time="microseconds", decimal="precise")
 FRAMED = DebeziumFormat(time="adaptive", decimal="precise")
@@ -88,7 +89,7 @@ def test_recorded_events_with_whole_rows_are_the_same_to_columns_and_reference()
 )
 def test_what_says_nothing_of_the_table_is_no_change_to_either(name: str, format_: DebeziumFormat) -> None:
     others: list[Record] = [(each.key, each.value) for each in recorded(name) if "orders" not in each.topic]
-    rows = format_.rows(RECORDED.columns, RECORDED.key_columns)
+    rows = single_records(format_, RECORDED.columns, RECORDED.key_columns)
     assert len(others) > 2
     assert all(rows.read_record(*each).change is None for each in others)
     assert len(changes_of(format_, RECORDED, others)) == 0

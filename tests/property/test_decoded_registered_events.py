@@ -10,7 +10,7 @@ import pytest
 from schemas.avro.registered import KnownSchemas
 from schemas.errors import Code, InputError
 from schemas.formats.debezium import DebeziumFormat
-from schemas.formats.protocol import Format
+from schemas.formats.protocol import UpstreamFormat
 from schemas.position import Key
 from schemas.table import TableSchema, declare
 from state.columns import TRANSACTION
@@ -19,6 +19,7 @@ from tests.kit.avro_events import events
 from tests.kit.debezium import UNLISTED, recorded, recorded_schemas
 from tests.kit.decoding import Record, by_reference, changes_of, differences
 from tests.kit.drawn import drawn
+from tests.kit.single_records import single_records
 from tests.property.test_decoded_upserts import WIDE
 
 RECORDED = DebeziumFormat(encoding="avro-registry").with_schemas(recorded_schemas())
@@ -64,8 +65,8 @@ def test_a_recording_in_avro_says_what_that_of_the_same_statements_in_json_says(
     assert len(in_avro) > 14
 
 
-def _by_key(name: str, format_: Format, table: TableSchema, topic: str) -> dict[Key, list[Any]]:
-    rows, found = format_.rows(table.columns, table.key_columns), defaultdict[Key, list[Any]](list)
+def _by_key(name: str, format_: UpstreamFormat, table: TableSchema, topic: str) -> dict[Key, list[Any]]:
+    rows, found = single_records(format_, table.columns, table.key_columns), defaultdict[Key, list[Any]](list)
     for each in recorded(name):
         if each.topic == topic and each.key is not None:
             try:
@@ -79,7 +80,7 @@ def _by_key(name: str, format_: Format, table: TableSchema, topic: str) -> dict[
 
 def test_what_says_nothing_of_the_table_is_no_change_to_either() -> None:
     [message] = [(each.key, each.value) for each in recorded("avro") if each.topic == "message"]
-    rows = RECORDED.rows(UNLISTED.columns, UNLISTED.key_columns)
+    rows = single_records(RECORDED, UNLISTED.columns, UNLISTED.key_columns)
     assert rows.read_record(*message).change is None
     assert len(changes_of(RECORDED, UNLISTED, [message])) == 0
 

@@ -13,7 +13,7 @@ from schemas.codec.logs import LogPosition, Position
 from schemas.errors import ConfigError
 from schemas.formats.append import AppendFormat
 from schemas.formats.debezium import DebeziumFormat
-from schemas.formats.protocol import Format, Images
+from schemas.formats.protocol import Images, UpstreamFormat
 from schemas.formats.registry import DEFAULT
 from schemas.formats.upsert import UpsertFormat
 from schemas.position import Key
@@ -22,6 +22,7 @@ from schemas.table import TableSchema, declare
 from streaming.events.forms import FORMATS, EventForm, SchemasOf, events_of, form_of
 from streaming.events.generator import ChangeGenerator, ChangeMix, GeneratedChanges
 from tests.kit.examples import examples
+from tests.kit.single_records import single_records
 
 KEY_TYPES = ["boolean", "int", "bigint", "decimal(3,1)", "decimal(38,9)", "string", "date", "timestamp"]
 TYPES = [*KEY_TYPES, "float", "double", "binary"]
@@ -48,9 +49,9 @@ def shares(draw: st.DrawFn) -> ChangeMix:
 class Store:
     """The slow and obvious reader: a dict, and a complaint for each change that does not fit it."""
 
-    def __init__(self, table: TableSchema, format_: Format = DEFAULT) -> None:
+    def __init__(self, table: TableSchema, format_: UpstreamFormat = DEFAULT) -> None:
         self.table, self.rows, self._format = table, dict[Key, Row](), format_
-        self._reader = format_.rows(table.columns, table.key_columns)
+        self._reader = single_records(format_, table.columns, table.key_columns)
         self._position: Position = (0, 0)
 
     def apply(self, changes: GeneratedChanges) -> list[Op]:
@@ -173,7 +174,7 @@ def registered(schemas_of: SchemasOf) -> tuple[SchemaIds, KnownSchemas]:
 @given(tables(), SEEDS, st.lists(st.integers(0, 20), max_size=2))
 @settings(max_examples=examples(20))
 def test_in_every_form_the_records_are_the_same_changes(
-    format_: Format, table: TableSchema, seed: int, batches: list[int]
+    format_: UpstreamFormat, table: TableSchema, seed: int, batches: list[int]
 ) -> None:
     assume(format_.misfit(table) is None)
     known = [KnownSchemas(())]
@@ -223,7 +224,7 @@ def test_a_form_is_found_again_by_its_format() -> None:
     ],
     ids=str,
 )
-def test_events_that_cannot_be_written_are_refused(format_: Format, complaint: str) -> None:
+def test_events_that_cannot_be_written_are_refused(format_: UpstreamFormat, complaint: str) -> None:
     table = declare({"name": "t", "columns": {"id": "int"}, "primary_key": ["id"]})
     with pytest.raises(ConfigError, match=complaint):
         events_of(format_, table)

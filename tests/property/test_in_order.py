@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from schemas.codec.logs import LogId, LogPosition
-from schemas.formats.change_avro import AvroKeys
+from schemas.formats.change_avro import ChangeKeys
 from schemas.records import Change, Op, UpstreamRecord
 from state.columns import OFFSET, PARTITION
 from state.values.seen import LaneSeen, Seen, merged
@@ -27,7 +27,7 @@ from tests.kit.log_positions import position_column
 from tests.kit.tables import table
 
 TABLE = table()
-KEYS = AvroKeys(TABLE.key_columns)
+KEYS = ChangeKeys(TABLE.key_columns)
 NOTE: Final = 2
 _LOG = LogId("postgresql", "test", "src")
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pytest
 
-from schemas.avro.codec import ChangeCodec, KeyCodec
 from schemas.avro.registered import KnownSchemas, frame
 from schemas.formats.append import AppendFormat
 from schemas.formats.change import ChangeFormat
@@ -24,6 +23,7 @@ from schemas.table import TableSchema
 from state.columns import OFFSET, OP
 from streaming.source.decoded import AWAITED, AWAITS, ERROR
 from tests.kit import avro_events, avro_records, json_records
+from tests.kit.avro_codec import ChangeCodec, KeyCodec
 from tests.kit.decoding import Record, batch_of, by_reference, differences, raw
 from tests.kit.drawn import drawn
 from tests.property import test_decoded_append, test_decoded_events

@@ -25,6 +25,7 @@ from schemas.records import Barrier, BarrierKind, Op, Row
 from schemas.table import Column, declare
 from schemas.topics import is_topic_name
 from tests.kit.examples import examples
+from tests.kit.single_records import single_records
 from tests.kit.values import TYPES, rows_of
 
 IDS = SchemaIds(key=1, value=2**32 - 1)
@@ -134,7 +135,7 @@ def test_an_upstream_of_the_same_format_has_the_same_rows(found: Any) -> None:
         for half, schema in schemas.items():
             writer = WriterSchema(getattr(IDS, half), text_of(schema))
             assert upstream.misfit_of(half, writer, TABLE) is None
-        rows, ops = upstream.rows(TABLE.columns, TABLE.key_columns), found[0]
+        rows, ops = single_records(upstream, TABLE.columns, TABLE.key_columns), found[0]
         now = [old if op is Op.DELETE else new for op, old, new in zip(*found[:3], strict=True)]
         keys = format_.keys(TABLE.key_columns)(arrays(TABLE.key_columns, [TABLE.key_of(row) for row in now]))
         change = encoded(format_, (ops, found[1], now, *found[3:]))

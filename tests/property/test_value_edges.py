@@ -20,6 +20,7 @@ from schemas.table import declare
 from schemas.types import MAX_DECIMAL_PRECISION, Value
 from tests.kit.examples import examples
 from tests.kit.one_value import by_columns, compact, event, read, table_of
+from tests.kit.single_records import single_records
 from tests.kit.two_ways import fast
 
 UNIX_ZERO = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -133,10 +134,10 @@ def test_unsigned_numbers_are_read_by_columns_also_as_keys() -> None:
     [found] = fast(DebeziumFormat(), table, [record])
     assert found.change is not None
     assert found.change.after == (Decimal(2**64 - 1), 1)
-    rows = DebeziumFormat().rows(table.columns, table.key_columns)
+    rows = single_records(DebeziumFormat(), table.columns, table.key_columns)
     assert rows.read_key(b'{"id":-1}') == (Decimal(2**64 - 1),)
     for form, given_key in (("record", b'{"id":-1}'), ("json", b"-1"), ("text", b"-1")):
-        upserts = UpsertFormat.model_validate({"key": form}).rows(table.columns, table.key_columns)
+        upserts = single_records(UpsertFormat.model_validate({"key": form}), table.columns, table.key_columns)
         assert upserts.read_key(given_key) == (Decimal(2**64 - 1),)
 
 

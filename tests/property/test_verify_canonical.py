@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.avro.codec import ChangeCodec, KeyCodec, barrier_header, encode_barrier
+from schemas.avro.codec import barrier_header, encode_barrier
 from schemas.avro.registered import KnownSchemas, SchemaIds, WriterSchema
 from schemas.formats.outputs.debezium import DebeziumOutput
 from schemas.formats.outputs.upsert import UpsertOutput
@@ -25,6 +25,7 @@ from streaming.verify.history import Source, TopicEntry
 from streaming.verify.records import canonical as module
 from streaming.verify.records.canonical import canonical
 from streaming.verify.records.recoding import Decoding, Processes, in_process
+from tests.kit.avro_codec import ChangeCodec, KeyCodec
 from tests.kit.examples import examples
 from tests.kit.mutants.service import KEY_SCHEMA, ROW_SCHEMA, UPSTREAMS
 from tests.kit.mutants.service import TABLE as FAULTY

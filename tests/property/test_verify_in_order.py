@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.avro.codec import ChangeCodec, KeyCodec
 from schemas.formats.debezium import DebeziumFormat
 from schemas.json.parsing.placeholder import UNAVAILABLE
 from streaming.reading.records.forms import RecordForm
 from streaming.verify.history import TopicEntry
 from streaming.verify.records import canonical as module
 from streaming.verify.records.canonical import canonical
+from tests.kit.avro_codec import ChangeCodec, KeyCodec
 from tests.kit.examples import examples
 from tests.kit.in_order import InOrder
 from tests.property.test_in_order import NOTE, TABLE, Connector, Sent

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.avro.codec import ChangeCodec, KeyCodec
 from schemas.errors import InputError
 from schemas.records import Change, Op, Row
 from schemas.table import Column
 from streaming.verify.records.rows import RowBytes, compose
+from tests.kit.avro_codec import ChangeCodec, KeyCodec
 from tests.kit.values import column_lists, rows_of
 
 Drawn = tuple[tuple[Column, ...], Row, Row]

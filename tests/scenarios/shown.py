@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 
-from schemas.avro.codec import ChangeCodec, KeyCodec, decode_barrier
+from schemas.avro.codec import decode_barrier
 from schemas.job import JobDefinition
 from schemas.records import Op, Row, VnodeProgress
 from state.columns import LEFT_OUT, OP
@@ -20,6 +20,8 @@ from state.values.progress import Completed, Progress
 from streaming.core.jobs import jobs_after
 from streaming.kafka.topics import PartitionId
 from streaming.verify.history import TopicEntry
+from tests.kit.avro_codec import ChangeCodec, KeyCodec
+from tests.kit.sent_records import sent_reader
 from tests.kit.upstream import EPOCH_STEP
 from tests.scenarios.keys import Keys
 from tests.simulation.judge import progress_of
@@ -64,8 +66,9 @@ class Shown:
             mutation = "" if barrier.mutation is None else f" with {barrier.mutation}"
             return f"barrier {number_of(barrier.curr)}{mutation}" + (f": {listed}" if listed else "")
         if not table.has_key:
-            row = job.format.rows(table.select(columns), ()).read_change(entry.key, entry.value).row
-            return f"{'-' if entry.key is None else entry.key.decode()} {_text(row, columns)}"
+            read = sent_reader(job.format, table.select(columns), ()).record(entry.key, entry.value).change
+            assert read is not None
+            return f"{'-' if entry.key is None else entry.key.decode()} {_text(read.row, columns)}"
         (id_,) = KeyCodec(table.key_columns).decode(entry.key or b"")
         change = ChangeCodec(table.select(columns)).decode(entry.value or b"")
         halves = [_text(half, columns) for half in (change.before, change.after) if half is not None]

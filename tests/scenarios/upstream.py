@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from schemas.avro.codec import KeyCodec
 from schemas.codec.logs import MYSQL, POSTGRESQL, LogId
 from schemas.formats.append import AppendFormat
 from schemas.formats.protocol import Images, UpstreamFormat
@@ -15,6 +14,7 @@ from schemas.records import Add, Drop, Mutation, Pause, Resume, Throttle
 from schemas.settings.limits import Limits
 from schemas.table import TableSchema
 from tests.kit.appended import RowsUpstream
+from tests.kit.avro_codec import KeyCodec
 from tests.kit.tables import vnode_of
 from tests.kit.upstream import Upstream
 from tests.scenarios.keys import KEYLESS, MOST_VNODES, Keys, by_partition, table_of

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from schemas.avro.codec import ChangeCodec, KeyCodec, decode_barrier
+from schemas.avro.codec import decode_barrier
 from schemas.codec.log_positions import POSITION_TYPE
 from schemas.errors import InputError
 from schemas.formats.protocol import Images, UpstreamFormat
@@ -31,6 +31,7 @@ from streaming.source.decoded import AFTER, BEFORE, ERROR, MARKED, POSITION, UNC
 from streaming.source.kafka import UpstreamSource
 from streaming.verify.history import TopicEntry
 from tests.kit.appended import RowsUpstream
+from tests.kit.avro_codec import ChangeCodec, KeyCodec
 from tests.kit.log_positions import position_column
 from tests.kit.tables import vnode_of
 from tests.kit.upstream import Upstream

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 
-from schemas.avro.codec import ChangeCodec, KeyCodec
 from schemas.formats.outputs.upsert import UpsertOutput
 from schemas.formats.protocol import UpstreamFormat
 from schemas.formats.registry import DEFAULT
@@ -17,6 +16,7 @@ from schemas.kinds.scans import TopicScan
 from schemas.records import Change, Op, Resume, Throttle
 from schemas.settings.limits import Limits
 from schemas.table import TableSchema, declare
+from tests.kit.avro_codec import ChangeCodec, KeyCodec
 from tests.kit.upstream import Upstream
 from tests.simulation import from_database, rows_behind
 from tests.simulation.beside import BesideChangelog

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from schemas.avro.codec import ChangeCodec
 from schemas.position import Key
 from state.initial.chunks import WAITING_PATH
 from state.journal import PATH as JOURNAL_PATH
@@ -18,6 +17,7 @@ from state.ledger import files_of
 from state.values.chunks import Chunk, KeyRange
 from state.values.plan import BatchPlan
 from state.values.reading import Reading
+from tests.kit.avro_codec import ChangeCodec
 from tests.simulation.world import World
 
 Place = tuple[int, int]

@@ -6,7 +6,6 @@ import random
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from schemas.avro.codec import ChangeCodec, KeyCodec
 from schemas.errors import InputError
 from schemas.records import Add, Change, Op
 from state.journal import Journal
@@ -22,6 +21,7 @@ from streaming.source.barriers.injecting.suspended_requests import (
     SuspendedAction,
     TryAgain,
 )
+from tests.kit.avro_codec import ChangeCodec, KeyCodec
 from tests.kit.upstream import Upstream
 from tests.simulation.cases import Case
 from tests.simulation.changelog import Changelog

@@ -10,11 +10,11 @@ from random import Random
 
 import pytest
 
-from schemas.avro.codec import ChangeCodec
 from schemas.position import Key
 from schemas.records import Op, Row
 from state.columns import OFFSET, OP, PARTITION, TRANSACTION
 from state.values.chunks import widened
+from tests.kit.avro_codec import ChangeCodec
 from tests.simulation.beside import BesideChangelog
 from tests.simulation.connector import FromConnector, Place
 from tests.simulation.database import DatabaseUpstream, Timeline, table_of_database

@@ -7,12 +7,12 @@ from functools import cache
 
 import pytest
 
-from schemas.avro.codec import ChangeCodec
 from schemas.records import Row
 from state.journal import Journal
 from state.progress_table import ProgressTable
 from state.replica import Replica
 from streaming.verify.history import TopicEntry
+from tests.kit.avro_codec import ChangeCodec
 from tests.kit.upstream import EPOCH_STEP
 from tests.simulation.crashes import twelve_epochs
 from tests.simulation.fault_policies import NoFaults, Order

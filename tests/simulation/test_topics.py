@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from schemas.avro.codec import KeyCodec
 from schemas.errors import Code, TopicError
 from schemas.records import Add
 from state.journal import PATH as JOURNAL_PATH
 from streaming.protocol.report import BatchReport
+from tests.kit.avro_codec import KeyCodec
 from tests.kit.upstream import Upstream
 from tests.simulation.broker import Broker
 from tests.simulation.changelog import Changelog

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.avro.codec import ChangeCodec, KeyCodec, canonical
 from schemas.errors import Code, InputError
 from schemas.position import Key
 from schemas.records import Change, Op, Row
 from schemas.table import Column, declare
 from schemas.types import ColumnType, TypeName, Value
+from tests.kit.avro_codec import ChangeCodec, KeyCodec, canonical
 from tests.kit.values import column_lists, key_column_lists, rows_of
 
 TABLE = declare(

@@ -15,6 +15,7 @@ from schemas.formats.protocol import Format
 from schemas.formats.upsert import UpsertFormat
 from schemas.table import TableSchema, declare
 from streaming.source.upstream_checks import UpstreamIdentity, binding, refuse_foreign
+from tests.kit.single_records import single_records
 
 UPSTREAM = UpstreamIdentity("t", "id", 1)
 AVRO: Literal["avro-registry"] = "avro-registry"
@@ -129,7 +130,7 @@ def test_rows_without_identity_may_have_other_names() -> None:
     columns = {"name": "t", "columns": {"c": {"type": "int", "field": "a-b"}}}
     rows = declare(columns, has_key=False)
     assert AppendFormat().misfit_as_upstream(rows) is None
-    change = AppendFormat().rows(rows.columns, ()).read_record(None, b'{"a-b":5}').change
+    change = single_records(AppendFormat(), rows.columns, ()).read_record(None, b'{"a-b":5}').change
     assert change is not None
     assert change.after == (5,)
 

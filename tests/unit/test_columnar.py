@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from schemas.avro.codec import ChangeCodec
 from schemas.avro.columnar import encode_changes, encode_inserts, encode_keys
 from schemas.errors import Code, InputError
 from schemas.records import Change, Op
 from schemas.table import Column
 from schemas.types import ColumnType
+from tests.kit.avro_codec import ChangeCodec
 from tests.kit.values import TYPES
 
 ID = Column("id", ColumnType.parse("bigint"), nullable=False)

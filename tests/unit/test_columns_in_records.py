@@ -13,6 +13,7 @@ from schemas.formats.upsert import UpsertFormat
 from schemas.json.parsing.placeholder import placeholder
 from schemas.table import declare
 from tests.kit.one_value import LEFT_OUT, by_columns, compact, event, read, table_of
+from tests.kit.single_records import single_records
 
 NAMES = [
     "order-id",
@@ -44,7 +45,7 @@ def test_a_column_may_have_any_name_in_records(name: str) -> None:
     assert read(upserts, table, (b'{"id":7}', compact({"id": 7, "c": 5}))) is None
     own = declare({"name": "t", "columns": {"id": {"type": "int", "field": name}}, "primary_key": ["id"]})
     for format_ in (DebeziumFormat(), upserts):
-        assert format_.rows(own.columns, own.key_columns).read_key(compact({name: 5})) == (5,)
+        assert single_records(format_, own.columns, own.key_columns).read_key(compact({name: 5})) == (5,)
 
 
 @pytest.mark.parametrize("setting", [None, "N/A", "größe", "hex:5f5f6e6f6e65", '"quoted" \\ text'])

@@ -9,21 +9,24 @@ from pathlib import Path
 
 import pytest
 
-from schemas.avro.codec import ChangeCodec, KeyCodec, decode_barrier
+from schemas.avro.codec import decode_barrier
 from schemas.avro.output_schemas import text_of
 from schemas.avro.registered import SchemaIds
 from schemas.epoch import epoch_from_unix_ms
 from schemas.errors import BackfillError
 from schemas.formats.debezium import DebeziumFormat
+from schemas.formats.outputs import debezium_columns
 from schemas.formats.outputs.debezium import DebeziumOutput
-from schemas.formats.outputs.halves import EventRows
 from schemas.formats.outputs.upsert import UpsertOutput
-from schemas.formats.protocol import Origin
 from schemas.records import Barrier, BarrierKind, Change, Op, Throttle, VnodeProgress
 from schemas.table import declare
 from schemas.types import TYPE_NAMES
 from streaming.cli.app import COMMANDS
 from streaming.source.barriers.injecting.control_requests import decode_request
+from tests.kit.avro_codec import ChangeCodec, KeyCodec
+from tests.kit.origins import origins_at
+from tests.kit.sent_records import sent_change, sent_key, sent_row
+from tests.kit.single_records import single_records
 from tests.kit.vnodes import compute_vnode
 
 ROOT = Path(__file__).parents[2]
@@ -51,12 +54,13 @@ def test_the_bytes_shown_are_those_of_the_records() -> None:
     ]
 
 
-def test_the_forms_of_an_output_are_written_as_shown() -> None:
+def test_the_forms_of_an_output_are_written_as_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     text = {"id": "bigint", "region": "string", "amount": "decimal(18,2)", "note": "string"}
     table = declare({"name": "orders", "columns": text, "primary_key": ["id"]})
     before, after = (7, "EU", Decimal("250.00"), None), (7, "EU", Decimal("99.90"), "late")
     closing = Barrier(10002471321600000, 0, BarrierKind.BARRIER, 4, 1_769_860_800_000)
-    origin = Origin("orders-copy", "orders", 41, closing)
+    origin = origins_at(closing, "orders-copy", "orders", 41)
+    monkeypatch.setattr(debezium_columns, "own_version", lambda: "1.0.0")
     shown = section(OUTPUTS, "Forms")
     columns = (table.columns, table.key_columns)
     for encoding in ("json", "json-schema", "avro-registry"):
@@ -64,14 +68,13 @@ def test_the_forms_of_an_output_are_written_as_shown() -> None:
             kind.model_validate({"encoding": encoding}).with_ids(SchemaIds(1, 2))
             for kind in (UpsertOutput, DebeziumOutput)
         )
-        rows, events = upsert.rows(*columns), debezium.rows(*columns)
-        assert isinstance(events, EventRows)
-        event = events._events.write("u", Change(Op.UPDATE, before, after), origin, "1.0.0")
-        written = [rows.write_key((7,)), rows.write_insert(after, origin), event]
+        key, event_key = (sent_key(each, table.key_columns, (7,)) for each in (upsert, debezium))
+        event = sent_change(debezium, table.columns, Change(Op.UPDATE, before, after), origin)
+        written = [key, sent_row(upsert, table.columns, after) or b"", event or b""]
         if encoding == "avro-registry":
             schema = text_of(upsert.schemas(*columns, "shop.orders-copy")["value"])
             written = [*(each.hex(" ").encode() for each in written), schema.encode()]
-        assert rows.write_key((7,)) == events.write_key((7,))
+        assert key == event_key
         for each in written if encoding != "json-schema" else written[:1]:
             assert re.search(rf"(^| ){re.escape(each.decode())}$", shown, re.MULTILINE), each
 
@@ -83,13 +86,12 @@ def test_the_example_of_the_readme_goes_in_and_comes_out_so() -> None:
     text = {"id": "bigint", "region": "string", "amount": "decimal(18,2)", "note": "string"}
     table = declare({"name": "orders", "columns": text, "primary_key": ["id"]})
     upstream = DebeziumFormat.model_validate({"decimal": "precise"})
-    change = upstream.rows(table.columns, table.key_columns).read_record(*event).change
+    change = single_records(upstream, table.columns, table.key_columns).read_record(*event).change
     assert change is not None
     assert change.after == (7, "EU", Decimal("250.00"), None)
-    output = UpsertOutput.model_validate({}).rows(table.select(("id", "region", "amount")), table.key_columns)
-    closing = Barrier(10002471321600000, 0, BarrierKind.BARRIER, 4, 1_769_860_800_000)
-    origin = Origin("big-orders", "orders", 41, closing)
-    assert [output.write_key((7,)), output.write_insert(change.after[:3], origin)] == sent
+    output, columns = UpsertOutput.model_validate({}), table.select(("id", "region", "amount"))
+    written = sent_key(output, table.key_columns, (7,)), sent_row(output, columns, change.after[:3])
+    assert list(written) == sent
 
 
 def test_the_barrier_shown_is_one() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from schemas.formats.debezium import DebeziumFormat
 from schemas.table import declare
+from tests.kit.single_records import single_records
 
 TABLE = declare({"name": "t", "columns": {"id": "bigint", "wide": "string"}, "primary_key": ["id"]})
 PLACEHOLDER = "__debezium_unavailable_value"
@@ -27,7 +28,7 @@ PLACEHOLDER = "__debezium_unavailable_value"
     ids=["text", "texts", "integers", "uuids", "bytes", "map"],
 )
 def test_a_value_of_any_type_that_is_left_out_is_seen(left_out: object) -> None:
-    rows = DebeziumFormat().rows(TABLE.columns, TABLE.key_columns)
+    rows = single_records(DebeziumFormat(), TABLE.columns, TABLE.key_columns)
     value = json.dumps({"op": "u", "after": {"id": 1, "wide": left_out}, "source": {}}).encode()
     assert rows.read_record(b'{"id":1}', value).unchanged == (1,)
     value = json.dumps({"op": "u", "after": {"id": 1, "wide": [left_out, 1]}, "source": {}}).encode()

@@ -7,8 +7,9 @@ import pytest
 from schemas.errors import Code, InputError
 from schemas.formats.outputs.debezium import DebeziumOutput
 from schemas.formats.outputs.upsert import UpsertOutput
-from schemas.formats.protocol import Origin, OutputFormat
-from schemas.records import Barrier, BarrierKind, Row
+from schemas.formats.protocol import OutputFormat
+from schemas.records import Row
+from tests.kit.sent_records import sent_key, sent_reader, sent_row
 from tests.kit.tables import table
 
 TABLE = table()
@@ -30,14 +31,16 @@ FORMATS = [UpsertOutput(encoding="json-schema"), DebeziumOutput(encoding="json-s
 def test_another_frame_or_row_is_refused(
     format_: OutputFormat, shown: bytes, instead: bytes, code: Code
 ) -> None:
-    rows = format_.rows(TABLE.columns, TABLE.key_columns)
-    origin = Origin("job", TABLE.name, 0, Barrier(2, 1, BarrierKind.CHECKPOINT, 1, 3))
-    key, value = rows.write_key((7,)), rows.write_insert(ROW, origin)
-    assert rows.read_change(key, value).after == ROW
+    reader = sent_reader(format_, TABLE.columns, TABLE.key_columns)
+    key, value = sent_key(format_, TABLE.key_columns, (7,)), sent_row(format_, TABLE.columns, ROW)
+    assert value is not None
+    change = reader.record(key, value).change
+    assert change is not None
+    assert change.after == ROW
     assert shown in value
     with pytest.raises(InputError) as caught:
-        rows.read_change(key, value.replace(shown, instead))
+        reader.record(key, value.replace(shown, instead))
     assert caught.value.code is code
     if shown in key:
         with pytest.raises(InputError):
-            rows.read_key(key.replace(shown, instead))
+            reader.key(key.replace(shown, instead))

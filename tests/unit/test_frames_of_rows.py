@@ -12,11 +12,12 @@ import pytest
 from schemas.errors import Code, InputError
 from schemas.formats.append import AppendFormat
 from schemas.formats.debezium import DebeziumFormat
-from schemas.formats.protocol import Format
+from schemas.formats.protocol import UpstreamFormat
 from schemas.formats.upsert import UpsertFormat
 from schemas.records import Change, Op
 from schemas.table import TableSchema, declare
 from tests.kit.one_value import compact, event, read, table_of
+from tests.kit.single_records import single_records
 
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
 KINDS = {"id": "bigint", "v": "string", "at": "timestamp", "amount": "decimal(18,2)", "day": "date"}
@@ -43,12 +44,12 @@ VALUES = (1, "x", dt.datetime(1970, 1, 1, 0, 0, 1, tzinfo=dt.UTC), Decimal("1.01
 
 
 def change(
-    format_: Format, key: bytes | None, value: bytes | None, table: TableSchema = TABLE
+    format_: UpstreamFormat, key: bytes | None, value: bytes | None, table: TableSchema = TABLE
 ) -> Change | None:
-    return format_.rows(table.columns, table.key_columns).read_record(key, value).change
+    return single_records(format_, table.columns, table.key_columns).read_record(key, value).change
 
 
-def code(format_: Format, key: bytes | None, value: bytes | None, table: TableSchema = TABLE) -> Code:
+def code(format_: UpstreamFormat, key: bytes | None, value: bytes | None, table: TableSchema = TABLE) -> Code:
     with pytest.raises(InputError) as caught:
         change(format_, key, value, table)
     return caught.value.code
@@ -189,7 +190,7 @@ def test_text_that_holds_json_is_no_object(part: str) -> None:
 def test_source_fields_of_other_connectors_may_have_any_type() -> None:
     source = {"connector": "yugabytedb", "snapshot": "false", "lsn": "1:6::0:0", "txId": {"a": 1}}
     value = compact({"op": "c", "after": {"id": 1, "v": "y"}, "source": source})
-    found = PRECISE.rows(TABLE.columns, TABLE.key_columns).read_record(b'{"id":1}', value)
+    found = single_records(PRECISE, TABLE.columns, TABLE.key_columns).read_record(b'{"id":1}', value)
     assert found.change == Change(Op.INSERT, None, (1, "y", None, None, None))
     assert found.position is None
 

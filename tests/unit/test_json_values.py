@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from schemas.codec.json import text as json_text
 from schemas.errors import Code
 from schemas.json.parsing.tokens import MAX_DEPTH, MAX_NAME, MAX_NUMBER, Fields, JsonError, Token
-from schemas.json.values import plain_value, value_of
+from schemas.json.values import plain_token, read_by, upstream_reader
 from schemas.table import Column
 from schemas.types import ColumnType
 
@@ -33,7 +33,11 @@ def read_value(data: bytes) -> Token:
 
 def value(json: str, kind: str) -> Any:
     [(_, token)] = read_object(f'{{"c":{json}}}'.encode())
-    return value_of(token, column(kind))
+    return read_by(upstream_reader(column(kind), "refuse"), token, column(kind))
+
+
+def plain_value(text: str, kind: str) -> Any:
+    return read_by(upstream_reader(column(kind), "refuse"), plain_token(text, column(kind)), column(kind))
 
 
 UTC = dt.UTC
@@ -293,7 +297,7 @@ def test_a_value_is_one_alone(text: str) -> None:
     ],
 )
 def test_a_text_without_quotes_is_read_by_the_columns_type(kind: str, text: str, expected: object) -> None:
-    assert plain_value(text, column(kind)) == expected
+    assert plain_value(text, kind) == expected
 
 
 @pytest.mark.parametrize(
@@ -302,7 +306,7 @@ def test_a_text_without_quotes_is_read_by_the_columns_type(kind: str, text: str,
 )  # fmt: skip
 def test_a_text_that_is_not_of_the_columns_type_is_malformed(kind: str, text: str) -> None:
     with pytest.raises(JsonError) as caught:
-        plain_value(text, column(kind))
+        plain_value(text, kind)
     assert caught.value.code is Code.JSON_MALFORMED
 
 

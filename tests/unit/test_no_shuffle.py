@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from schemas.avro.codec import ChangeCodec, KeyCodec
 from schemas.errors import Code, ConfigError, StateError
 from schemas.job import JobDefinition
 from schemas.records import Add, Change, Op
@@ -32,6 +31,7 @@ from streaming.verify.records.keys import KeySpace
 from tests.bench.compared.kinds import BASE, KINDS, side_by_side
 from tests.bench.report.line import Line, summarised
 from tests.bench.rig import Rig
+from tests.kit.avro_codec import ChangeCodec, KeyCodec
 from tests.kit.encoded_histories import ListSource
 
 DECLARED: dict[str, Any] = {

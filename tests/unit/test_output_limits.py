@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from schemas.avro.codec import ChangeCodec, KeyCodec
 from schemas.avro.registered import SchemaIds
 from schemas.formats.outputs.lengths import MOST_MESSAGE_BYTES, record_bytes, topic_bytes
 from schemas.job import JobDefinition
@@ -16,6 +15,7 @@ from schemas.records import Barrier, BarrierKind, Change, Op, Row
 from schemas.settings.limits import KAFKA_MESSAGE_BYTES, Limits
 from schemas.table import TableSchema, declare
 from streaming.sink.columns import Output, SnapshotRows
+from tests.kit.avro_codec import ChangeCodec, KeyCodec
 
 FORMS: dict[str, dict[str, str]] = {
     "change": {},

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.avro.codec import canonical
 from schemas.position import Key, order_key, position_from_text, position_to_text
 from schemas.table import Column
 from schemas.types import ColumnType, Value
+from tests.kit.avro_codec import canonical
 from tests.kit.values import key_column_lists, rows_of
 
 

@@ -12,10 +12,11 @@ from schemas.avro.registered import KnownSchemas, WriterSchema, frame
 from schemas.codec.logs import LogId, LogPosition
 from schemas.errors import Code, InputError
 from schemas.formats.debezium import DebeziumFormat
-from schemas.formats.protocol import Framed, Rows
+from schemas.formats.protocol import Framed
 from schemas.records import Change, Op, UpstreamRecord
 from schemas.table import declare
 from tests.kit.avro_records import OWN_SCALE, encoded
+from tests.kit.single_records import SingleRecords, single_records
 
 TABLE = declare(
     {
@@ -63,13 +64,13 @@ AT = LogPosition(LogId("postgresql", "", ""), (5, 7))
 KEY = frame(1) + encoded(KEY_SCHEMA, {"id": 7})
 
 
-def rows(**more: Any) -> Rows:
+def rows(**more: Any) -> SingleRecords:
     schemas = {1: KEY_SCHEMA, 2: ENVELOPE, 3: HEARTBEAT} | {
         int(name[1:]): each for name, each in more.items()
     }
     known = KnownSchemas(tuple(WriterSchema(number, json.dumps(each)) for number, each in schemas.items()))
     format_ = DebeziumFormat(encoding="avro-registry").with_schemas(known)
-    return format_.rows(TABLE.columns, TABLE.key_columns)
+    return single_records(format_, TABLE.columns, TABLE.key_columns)
 
 
 def event(op: str = "u", after: Any = AFTER, **more: Any) -> bytes:
@@ -77,7 +78,7 @@ def event(op: str = "u", after: Any = AFTER, **more: Any) -> bytes:
     return frame(2) + encoded(ENVELOPE, value)
 
 
-def refused(key: bytes | None, value: bytes | None, reader: Rows | None = None) -> InputError:
+def refused(key: bytes | None, value: bytes | None, reader: SingleRecords | None = None) -> InputError:
     with pytest.raises(InputError) as caught:
         (reader or rows()).read_record(key, value, where="t-0@7")
     assert caught.value.where == "t-0@7"

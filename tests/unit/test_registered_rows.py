@@ -17,11 +17,12 @@ from schemas.avro.reader import RecordReader
 from schemas.avro.registered import KnownSchemas, WriterSchema, frame
 from schemas.avro.writers.definitions import parsed
 from schemas.errors import Code, InputError
-from schemas.formats.protocol import Framed, Images, Rows
+from schemas.formats.protocol import Framed, Images
 from schemas.formats.upsert import KeyForm, UpsertFormat
 from schemas.records import Change, Op
 from schemas.table import TableSchema, declare
 from tests.kit.avro_records import encoded
+from tests.kit.single_records import SingleRecords, single_records
 
 TABLE = declare(
     {
@@ -68,12 +69,14 @@ def known(**more: Any) -> KnownSchemas:
     return KnownSchemas(tuple(WriterSchema(number, json.dumps(schema)) for number, schema in found.items()))
 
 
-def rows(schemas: KnownSchemas | None = None, key: KeyForm = "record", table: TableSchema = TABLE) -> Rows:
+def rows(
+    schemas: KnownSchemas | None = None, key: KeyForm = "record", table: TableSchema = TABLE
+) -> SingleRecords:
     format_ = UpsertFormat(encoding="avro-registry", key=key).with_schemas(schemas or known())
-    return format_.rows(table.columns, table.key_columns)
+    return single_records(format_, table.columns, table.key_columns)
 
 
-def refused(key: bytes | None, value: bytes | None, reader: Rows | None = None) -> InputError:
+def refused(key: bytes | None, value: bytes | None, reader: SingleRecords | None = None) -> InputError:
     with pytest.raises(InputError) as caught:
         (reader or rows()).read_change(key, value, where="t-0@7")
     assert caught.value.where == "t-0@7"

@@ -16,10 +16,11 @@ from schemas.formats.debezium import DebeziumFormat
 from schemas.formats.protocol import UpstreamFormat
 from schemas.formats.upsert import UpsertFormat
 from schemas.formats.with_registry import RegistryFormat
-from schemas.records import Change, OddRecordError, Op, UpstreamRecord
+from schemas.records import Change, Op, UpstreamRecord
 from schemas.table import TableSchema, declare
 from tests.kit.avro_records import encoded
-from tests.kit.two_ways import as_text, fast, one_by_one
+from tests.kit.single_records import single_records
+from tests.kit.two_ways import NotColumnarError, as_text, fast, one_by_one
 
 WRAPPED = {"type": "decimal(20,0)", "unsigned": "wrapped"}
 
@@ -51,16 +52,16 @@ def read(
     [found] = one_by_one(format_, of, [(key, value)])
     try:
         assert as_text(fast(format_, of, [(key, value)] * 2)) == as_text([found] * 2)
-    except OddRecordError:
+    except NotColumnarError:
         assert not is_fast
     return found
 
 
 def refused(format_: UpstreamFormat, of: TableSchema, key: bytes, value: bytes) -> Code:
-    with pytest.raises(OddRecordError):
+    with pytest.raises(NotColumnarError):
         fast(format_, of, [(key, value)])
     with pytest.raises(InputError) as caught:
-        format_.rows(of.columns, of.key_columns).read_record(key, value, where="t-0@7")
+        single_records(format_, of.columns, of.key_columns).read_record(key, value, where="t-0@7")
     return caught.value.code
 
 
@@ -111,7 +112,7 @@ def test_digits_beyond_microseconds_are_refused_or_cut_off(
     upserted = UpsertFormat(encoding="avro-registry", key="avro", sub_micros=sub_micros)
     for each in (upserted, appended):
         format_ = known(each, "long", record("Row", at=kind))
-        rows = format_.rows(of.columns, of.key_columns)
+        rows = single_records(format_, of.columns, of.key_columns)
         if sub_micros == "refuse":
             with pytest.raises(InputError) as caught:
                 rows.read_record(written(1, "long", 7), value)

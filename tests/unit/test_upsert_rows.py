@@ -8,10 +8,11 @@ from decimal import Decimal
 import pytest
 
 from schemas.errors import Code, InputError
-from schemas.formats.protocol import Images, Rows
+from schemas.formats.protocol import Images
 from schemas.formats.upsert import KeyForm, UpsertFormat
 from schemas.records import Change, Op
 from schemas.table import declare
+from tests.kit.single_records import SingleRecords, single_records
 
 TABLE = declare(
     {
@@ -23,16 +24,16 @@ TABLE = declare(
 KEY = b'{"id":7,"region":"EU"}'
 
 
-def rows() -> Rows:
-    return UpsertFormat().rows(TABLE.columns, TABLE.key_columns)
+def rows() -> SingleRecords:
+    return single_records(UpsertFormat(), TABLE.columns, TABLE.key_columns)
 
 
-def of_one(kind: str, key: KeyForm) -> Rows:
+def of_one(kind: str, key: KeyForm) -> SingleRecords:
     table = declare({"name": "t", "columns": {"id": kind, "n": "int"}, "primary_key": ["id"]})
-    return UpsertFormat(key=key).rows(table.columns, table.key_columns)
+    return single_records(UpsertFormat(key=key), table.columns, table.key_columns)
 
 
-def code_of(key: bytes | None, value: bytes | None, upserts: Rows | None = None) -> Code:
+def code_of(key: bytes | None, value: bytes | None, upserts: SingleRecords | None = None) -> Code:
     with pytest.raises(InputError) as caught:
         (upserts or rows()).read_change(key, value, where="t-0@7")
     assert caught.value.where == "t-0@7"

@@ -12,10 +12,11 @@ from schemas.avro.registered import KnownSchemas, WriterSchema, frame
 from schemas.codec.logs import LogId, LogPosition
 from schemas.errors import Code, InputError
 from schemas.formats.debezium import DebeziumFormat
-from schemas.formats.protocol import Images, Rows
+from schemas.formats.protocol import Images
 from schemas.records import Change, Op, UpstreamRecord
 from schemas.table import declare
 from tests.kit.avro_records import encoded
+from tests.kit.single_records import SingleRecords, single_records
 
 AT = LogPosition(LogId("postgresql", "", ""), (5, 7))
 TABLE = declare({"name": "t", "columns": {"id": "bigint", "note": "string"}, "primary_key": ["id"]})
@@ -60,10 +61,10 @@ def _in_avro(schema: Any, value: Any) -> bytes:
 
 
 @pytest.fixture(params=["json", "avro-registry"])
-def reader(request: pytest.FixtureRequest) -> tuple[Rows, Write]:
+def reader(request: pytest.FixtureRequest) -> tuple[SingleRecords, Write]:
     format_ = DebeziumFormat(encoding=request.param, before="full").with_schemas(KNOWN)
     write = _in_json if request.param == "json" else _in_avro
-    return format_.rows(TABLE.columns, TABLE.key_columns), write
+    return single_records(format_, TABLE.columns, TABLE.key_columns), write
 
 
 def event(op: str, before: Any, after: Any, snapshot: str = "false") -> dict[str, Any]:
@@ -71,12 +72,12 @@ def event(op: str, before: Any, after: Any, snapshot: str = "false") -> dict[str
     return {"before": before, "after": after, "source": source, "op": op}
 
 
-def read(reader: tuple[Rows, Write], value: Any) -> UpstreamRecord:
+def read(reader: tuple[SingleRecords, Write], value: Any) -> UpstreamRecord:
     rows, write = reader
     return rows.read_record(write(KEY, {"id": 7}), write(ENVELOPE, value), where="t-0@7")
 
 
-def test_an_event_is_the_change_that_it_says(reader: tuple[Rows, Write]) -> None:
+def test_an_event_is_the_change_that_it_says(reader: tuple[SingleRecords, Write]) -> None:
     old, new = (7, "old"), (7, "new")
     assert read(reader, event("c", None, NEW)) == UpstreamRecord(Change(Op.INSERT, None, new), (), AT)
     assert read(reader, event("r", None, NEW, "first")) == UpstreamRecord(
@@ -87,7 +88,7 @@ def test_an_event_is_the_change_that_it_says(reader: tuple[Rows, Write]) -> None
 
 
 def test_a_record_without_a_value_says_nothing_that_its_delete_has_not_said(
-    reader: tuple[Rows, Write],
+    reader: tuple[SingleRecords, Write],
 ) -> None:
     rows, write = reader
     for value in (None, b""):
@@ -108,7 +109,7 @@ def test_a_record_without_a_value_says_nothing_that_its_delete_has_not_said(
     ],
 )
 def test_what_lacks_the_row_that_was_promised_is_refused(
-    reader: tuple[Rows, Write], value: dict[str, Any], code: Code
+    reader: tuple[SingleRecords, Write], value: dict[str, Any], code: Code
 ) -> None:
     with pytest.raises(InputError) as caught:
         read(reader, value)

@@ -14,10 +14,9 @@ from schemas.avro.registered import KnownSchemas, WriterSchema, frame
 from schemas.codec.avro.rows import projects
 from schemas.errors import Code, InputError
 from schemas.formats.upsert import UpsertFormat
-from schemas.records import OddRecordError
 from schemas.table import TableSchema, declare
 from tests.kit.avro_records import encoded
-from tests.kit.two_ways import fast, one_by_one
+from tests.kit.two_ways import NotColumnarError, fast, one_by_one
 
 UPSERT = UpsertFormat(encoding="avro-registry", key="avro")
 NOTE = declare({"name": "t", "columns": {"id": "bigint", "note": "string"}, "primary_key": ["id"]})
@@ -38,7 +37,7 @@ def read(format_: UpsertFormat, payload: bytes, table: TableSchema = NOTE) -> An
     value = frame(9) + payload
     try:
         found = fast(format_, table, [(KEY, value), (KEY, value)])
-    except OddRecordError:
+    except NotColumnarError:
         found = None
     try:
         [change] = [each.change for each in one_by_one(format_, table, [(KEY, value)])]

@@ -7,13 +7,14 @@ from functools import partial
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from schemas.avro.cells import Cell, Form
-from schemas.avro.columns.cursor import Cursor, Places, spread
+from schemas.avro.columns.cursor import Cursor, Flags, Places, spread
 from schemas.avro.writers.meanings import Schema
 from schemas.by_op import in_order
+from schemas.codec.results import flags_of
 from schemas.json.parsing import text_columns
-from schemas.records import OddRecordError, refuse
 from schemas.types import MAX_DECIMAL_PRECISION, ColumnType, TypeName
 
 _TEXT = ColumnType(TypeName.STRING)
@@ -22,7 +23,7 @@ _MICRO = 1_000
 
 
 def read_cell(cursor: Cursor, cell: Cell) -> pa.Array:
-    """The next value of each record, in its column's type. Raises: OddRecordError."""
+    """The next value of each record, in its column's type."""
     return optional(cursor, cell.plain, partial(_read, cell=cell))
 
 
@@ -42,11 +43,7 @@ def optional(cursor: Cursor, schema: Schema, read: Callable[[Cursor], pa.Array])
 
 
 def _read(cursor: Cursor, cell: Cell) -> pa.Array:
-    kind = cell.column.type
-    try:
-        found = _value(cursor, cell, kind)
-    except pa.ArrowInvalid:
-        raise OddRecordError from None
+    found = _value(cursor, cell, cell.column.type)
     cursor.check_within()
     return found
 
@@ -63,9 +60,7 @@ def _value(cursor: Cursor, cell: Cell, kind: ColumnType) -> pa.Array:
             # By way of a double the nearest of 32 bits would be missed at times.
             return pa.array(cursor.number().astype(kind.arrow.to_pandas_dtype()))
         case Form.SYMBOL:
-            numbers = cursor.number()
-            refuse(((numbers < 0) | (numbers >= len(cell.symbols))).any())
-            return pa.array(cell.symbols).take(pa.array(numbers))
+            return pa.array(cell.symbols).take(pa.array(cursor.within(0, len(cell.symbols) - 1)))
         case Form.DECIMAL:
             return _decimals(cursor, cell, kind)
         case Form.OWN_SCALE:
@@ -92,42 +87,51 @@ def _of_value(plain: Schema) -> Schema:
 def _decimals(cursor: Cursor, cell: Cell, kind: ColumnType) -> pa.Array:
     plain = _of_value(cell.plain)
     places = cursor.of_size(plain["size"]) if isinstance(plain, dict) else cursor.sized()
-    cursor.check_within()
-    return _scaled(cursor, places, kind, cell.scale)
+    found, invalid = _scaled(cursor, places, kind, cell.scale)
+    cursor.mark(invalid)
+    return found
 
 
-def _scaled(cursor: Cursor, places: tuple[Places, Places], kind: ColumnType, scale: int) -> pa.Array:
+def _scaled(
+    cursor: Cursor, places: tuple[Places, Places], kind: ColumnType, scale: int
+) -> tuple[pa.Array, Flags]:
+    """Decimals whose unscaled values stand there, and flags for those that the column can't hold."""
     # Arrow's cast to more digits behind the point lets some numbers wrap around: so they have to fit before it.
     precision, added = kind.precision or 0, (kind.scale or 0) - scale
     digits = min(MAX_DECIMAL_PRECISION, precision - added)
-    refuse(digits < 1 and len(places[0]) > 0)
-    own = ColumnType(kind.name, max(digits, 1), max(scale, 0))
+    if digits < 1 or scale > MAX_DECIMAL_PRECISION:
+        return pa.nulls(len(places[0]), kind.arrow), np.ones(len(places[0]), np.bool_)
+    found, invalid = cursor.decimals(ColumnType(kind.name, digits, max(scale, 0)), *places)
+    if added < 0:
+        cut = found.cast(kind.arrow, safe=False)
+        return cut, invalid | flags_of(pc.not_equal(cut.cast(found.type), found))
     if scale >= 0:
-        return cursor.decimals(own, *places).cast(kind.arrow)
+        return found.cast(kind.arrow), invalid
     # Arrow has no scale below zero: the whole number gets its zeros, and the point is put where the column has it.
-    widened = cursor.decimals(own, *places).cast(pa.decimal128(precision, min(added, precision)))
-    return pa.Array.from_buffers(kind.arrow, len(widened), widened.buffers(), offset=widened.offset)
+    widened = found.cast(pa.decimal128(precision, min(added, precision)))
+    return pa.Array.from_buffers(kind.arrow, len(widened), widened.buffers(), offset=widened.offset), invalid
 
 
 def _of_own_scale(cursor: Cursor, kind: ColumnType) -> pa.Array:
-    scales, (starts, sizes) = cursor.number(), cursor.sized()
+    scales = cursor.number()
     cursor.check_within()
-    groups = []
+    starts, sizes = cursor.sized()
+    groups, marked = [], np.zeros(len(scales), np.bool_)
     for scale in np.unique(scales).tolist():
-        refuse(abs(scale) > MAX_DECIMAL_PRECISION)
         rows = np.flatnonzero(scales == scale)
-        groups.append((rows, _scaled(cursor, (starts[rows], sizes[rows]), kind, scale)))
+        found, marked[rows] = _scaled(cursor, (starts[rows], sizes[rows]), kind, scale)
+        groups.append((rows, found))
+    cursor.mark(marked)
     return in_order(groups, len(scales)) if groups else pa.nulls(0, kind.arrow)
 
 
 def _instants(cursor: Cursor, cell: Cell, kind: ColumnType) -> pa.Array:
-    ticks = cursor.number()
-    first, last = cell.ticks
-    refuse(((ticks < first) | (ticks > last)).any())
+    ticks = cursor.within(*cell.ticks)
     if cell.unit >= _MICRO:
         return pa.array(ticks * (cell.unit // _MICRO)).view(kind.arrow)
     a_micro = _MICRO // cell.unit
-    refuse(cell.sub_micros == "refuse" and (ticks % a_micro).any())
+    if cell.sub_micros == "refuse":
+        cursor.mark(ticks % a_micro != 0)
     return pa.array(ticks // a_micro).view(kind.arrow)
 
 
@@ -135,9 +139,10 @@ def _from_texts(cursor: Cursor, kind: ColumnType) -> pa.Array:
     texts = cursor.values(_TEXT)
     match kind.name:
         case TypeName.DATE:
-            return text_columns.days(texts)
+            found, unusual = text_columns.times(texts, kind, text_columns.ISO_DATE)
         case TypeName.TIMESTAMP:
-            return text_columns.instants(texts, kind)
-        case TypeName.DECIMAL:
-            return text_columns.decimals(texts, kind)
-    raise OddRecordError
+            found, unusual = text_columns.times(texts, kind, text_columns.INSTANT)
+        case _:
+            found, unusual = text_columns.decimals(texts, kind)
+    cursor.mark(unusual)
+    return found

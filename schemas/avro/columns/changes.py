@@ -3,44 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from schemas.avro.columns.cursor import Cursor, Flags, spread
 from schemas.codec.results import row_type
-from schemas.records import Op, refuse
+from schemas.records import Op
 from schemas.table import Column
 
 
-def read_changes(
-    columns: Sequence[Column], keys: pa.BinaryArray, values: pa.BinaryArray
-) -> tuple[npt.NDArray[np.int8], pa.StructArray, pa.StructArray]:
+class ReadChanges(NamedTuple):
     """The ops of n `Change` records, and their images: structs of the columns, null where the op has none.
 
-    Keys are not looked at. Raises: OddRecordError.
+    All are arbitrary for a record that is `marked`.
     """
+
+    ops: pa.Int8Array
+    before: pa.StructArray
+    after: pa.StructArray
+    marked: Flags
+
+
+def read_changes(columns: Sequence[Column], values: pa.BinaryArray) -> ReadChanges:
+    """Reads n `Change` records."""
     cursor = Cursor.of(values)
     codes = cursor.byte()
-    refuse(((codes & 1 == 1) | (codes > 2 * max(Op))).any())
+    cursor.check_within()
+    cursor.mark((codes & 1 == 1) | (codes > 2 * max(Op)))
     ops = (codes >> 1).astype(np.int8)
-    before, after = (_read_half(cursor, columns, ops != lacking) for lacking in (Op.INSERT, Op.DELETE))
+    before, after = (_read_image(cursor, columns, ops != lacking) for lacking in (Op.INSERT, Op.DELETE))
     cursor.check_read()
-    return ops, before, after
+    return ReadChanges(pa.array(ops), before, after, cursor.marked)
 
 
-def read_keys(key_columns: Sequence[Column], keys: pa.BinaryArray) -> list[pa.Array]:
-    """The columns of n `Key` records. Raises: OddRecordError."""
+def read_keys(key_columns: Sequence[Column], keys: pa.BinaryArray) -> tuple[pa.StructArray, Flags]:
+    """The columns of n `Key` records as structs, and flags for those that are marked."""
     cursor = Cursor.of(keys)
-    found = [cursor.column(column) for column in key_columns]
+    arrays = [cursor.column(column) for column in key_columns]
     cursor.check_read()
-    return found
+    return pa.StructArray.from_arrays(arrays, fields=list(row_type(key_columns))), cursor.marked
 
 
-def _read_half(cursor: Cursor, columns: Sequence[Column], is_due: Flags) -> pa.StructArray:
+def _read_image(cursor: Cursor, columns: Sequence[Column], is_due: Flags) -> pa.StructArray:
     rows, is_there = cursor.branches()
-    refuse((is_there != is_due).any())
+    cursor.mark(is_there != is_due)
     fields = list(row_type(columns))
     if rows is None:
         return pa.StructArray.from_arrays([cursor.column(column) for column in columns], fields=fields)

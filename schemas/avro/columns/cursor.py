@@ -3,9 +3,9 @@
 Each record has a position, and a step reads the next number, text or branch of all of them: a few passes over arrays a
 column, a microsecond for a record of four columns, and nothing row by row in Python.
 
-Only what is certain is read. Whatever is odd about one of the records (it is cut short, has bytes behind it, needless
-bytes in a number, a value that its column can't hold) is an `OddRecordError` for all: which record it is, and what is
-wrong with it, is for the reference decoder that reads them one by one (`schemas.avro.codec`).
+A record whose next bytes are not certain (it is cut short, has needless bytes in a number, a value that its column
+can't hold) is *marked*: it is read on from zeros behind the data, so that what stands in the arrays for it is arbitrary
+and valid, and costs the others nothing. The error of a marked record is for `schemas.avro.fallback` to name.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from schemas.avro.columns.decimals import decimals
 from schemas.avro.reader import INT_MAX, INT_MIN
-from schemas.records import OddRecordError, refuse
 from schemas.table import Column
 from schemas.types import FIRST_DAY, FIRST_US, LAST_DAY, LAST_US, ColumnType, TypeName
 
@@ -24,45 +23,62 @@ Bytes = npt.NDArray[np.uint8]
 Flags = npt.NDArray[np.bool_]
 Places = npt.NDArray[np.int64]
 
-_PAD = 16
-"""Bytes behind the data: of a record that is cut short a branch and a number are read before that shows."""
+_PAD = 32
+"""Zeros behind the data: of a record that is cut short a branch and a number are read before that shows."""
 _NULL, _PRESENT = 0, 2
-_MAX_OFFSET = 2**31 - 1
 
 
 class Cursor:
-    """Reads n records of one buffer side by side; `at[i]` is where record i is read next, `end[i]` where it ends."""
+    """Reads n records of one buffer side by side; `at[i]` is where record i is read next, `end[i]` where it ends.
 
-    def __init__(self, data: Bytes, at: Places, end: Places) -> None:
-        self._data, self.at, self._end = data, at, end
+    `marked` are flags for records that are not read by columns.
+    """
+
+    def __init__(self, data: Bytes, at: Places, end: Places, marked: Flags) -> None:
+        self._data, self.at, self._end, self.marked = data, at, end, marked
 
     @classmethod
     def of(cls, records: pa.BinaryArray) -> Cursor:
-        """A cursor at the beginning of each record. Raises: OddRecordError for a null."""
-        refuse(records.null_count)
+        """A cursor at the beginning of each record; a null is marked."""
         _, offsets, data = records.buffers()
-        bounds = np.frombuffer(offsets, np.int32)[records.offset :][: len(records) + 1].astype(np.int64)
+        bounds = np.zeros(1, np.int64)
+        if len(records):
+            bounds = np.frombuffer(offsets, np.int32)[records.offset :][: len(records) + 1].astype(np.int64)
         found = np.zeros(int(bounds[-1] - bounds[0]) + _PAD, np.uint8)
         if data is not None:
             found[:-_PAD] = np.frombuffer(data, np.uint8)[bounds[0] : bounds[-1]]
         bounds -= bounds[0]
-        return cls(found, bounds[:-1].copy(), bounds[1:])
+        cursor = cls(found, bounds[:-1].copy(), bounds[1:].copy(), np.zeros(len(records), np.bool_))
+        if records.null_count:
+            cursor.mark(records.is_null().to_numpy(zero_copy_only=False))
+        return cursor
+
+    def mark(self, flags: Flags) -> None:
+        """Marks the records that have a flag."""
+        if flags.any():
+            self.marked |= flags
+            self.at[flags] = self._end[flags] = len(self._data) - _PAD
 
     def among(self, rows: Places) -> Cursor:
         """The same of some records. What it has read is read here once `follow` was called."""
-        return Cursor(self._data, self.at[rows], self._end[rows])
+        return Cursor(self._data, self.at[rows], self._end[rows], self.marked[rows])
 
     def follow(self, rows: Places, other: Cursor) -> None:
         """Go on behind what another one has read of these records."""
-        self.at[rows] = other.at
+        self.at[rows], self._end[rows], self.marked[rows] = other.at, other._end, other.marked
 
     def check_within(self) -> None:
-        """Raises: OddRecordError where more was read than there is."""
-        refuse((self.at > self._end).any())
+        """Marks records of which more was read than there is."""
+        self.mark(self.at > self._end)
 
     def check_read(self) -> None:
-        """Raises: OddRecordError where something is left, or was never there."""
-        refuse((self.at != self._end).any())
+        """Marks records of which something is left, or was never there."""
+        self.mark(self.at != self._end)
+
+    @property
+    def left(self) -> Places:
+        """The number of bytes of each record that are not read yet."""
+        return self._end - self.at
 
     def byte(self) -> Bytes:
         """The next byte of each."""
@@ -71,19 +87,31 @@ class Cursor:
         return found
 
     def number(self) -> Places:
-        """The next number of each: zigzag, seven bits a byte, lowest first, without needless bytes."""
+        """The next number of each: zigzag, seven bits a byte, lowest first, without needless bytes.
+
+        `check_within` has to follow, before a next number.
+        """
         byte = self.byte()
+        open_ = np.flatnonzero(byte >= 0x80)
         raw = (byte & 0x7F).astype(np.uint64)
-        open_, shift = np.flatnonzero(byte >= 0x80), 7
-        while len(open_):
-            refuse(shift > 63)
+        if len(open_):
+            self._read_on(raw, open_)
+        return (raw >> np.uint64(1)).view(np.int64) ^ -(raw & np.uint64(1)).view(np.int64)
+
+    def _read_on(self, raw: npt.NDArray[np.uint64], open_: Places) -> None:
+        """Adds the further bytes of the numbers that have some."""
+        shift, invalid = 7, np.zeros(len(raw), np.bool_)
+        while len(open_) and shift <= 63:
             byte = self._data[self.at[open_]]
             self.at[open_] += 1
             is_last = byte < 0x80
-            refuse((byte[is_last] == 0).any() or (shift == 63 and (byte > 1).any()))
+            invalid[open_] = (is_last & (byte == 0)) | ((byte > 1) if shift == 63 else False)
             raw[open_] |= (byte & 0x7F).astype(np.uint64) << np.uint64(shift)
             open_, shift = open_[~is_last], shift + 7
-        return (raw >> np.uint64(1)).view(np.int64) ^ -(raw & np.uint64(1)).view(np.int64)
+        invalid[open_] = True
+        if invalid.any():
+            raw[invalid] = 0
+            self.mark(invalid)
 
     def fixed(self, width: int) -> Bytes:
         """The next bytes of each, a line of `width` for each record."""
@@ -93,39 +121,43 @@ class Cursor:
 
     def sized(self) -> tuple[Places, Places]:
         """Go on behind the next text or bytes of each: where it begins in the data, and how long it is."""
-        sizes = self.number()
-        refuse((sizes < 0).any())
-        return self._passed(sizes)
+        return self.of_sizes(self.number())
 
     def of_size(self, size: int) -> tuple[Places, Places]:
         """The same of what is so long in every record."""
-        return self._passed(np.full(len(self.at), size, np.int64))
+        return self.of_sizes(np.full(len(self.at), size, np.int64))
 
-    def _passed(self, sizes: Places) -> tuple[Places, Places]:
+    def of_sizes(self, sizes: Places) -> tuple[Places, Places]:
+        """The same of what has these sizes; a record that has fewer bytes, or a size below zero, is marked."""
+        invalid = (sizes > self.left) | (sizes < 0)
+        if invalid.any():
+            self.mark(invalid)
+            sizes = np.where(invalid, 0, sizes)
         starts = self.at
-        # A size may be anything, and the sum too large for an offset.
-        refuse((sizes > self._end - starts).any())
         self.at = starts + sizes
         return starts, sizes
 
     def texts(self, kind: pa.DataType, starts: Places, sizes: Places) -> pa.Array:
-        """The texts at these offsets. Raises: OddRecordError where a text is not UTF-8."""
+        """The texts or bytes at these offsets; a record whose text is not UTF-8 is marked."""
         offsets = np.zeros(len(sizes) + 1, np.int64)
         np.cumsum(sizes, out=offsets[1:])
-        refuse(offsets[-1] > _MAX_OFFSET)
         places = np.repeat(starts - offsets[:-1], sizes)
         places += np.arange(len(places))
-        buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(self._data[places])]
-        return _valid(pa.Array.from_buffers(kind, len(sizes), buffers))
-
-    def decimals(self, kind: ColumnType, starts: Places, sizes: Places) -> pa.Array:
-        """The decimals whose unscaled values stand there. Raises: OddRecordError."""
-        found, is_none = decimals(self._data, starts, sizes, kind)
-        refuse(is_none.any())
+        data = pa.py_buffer(self._data[places])
+        buffers = [None, pa.py_buffer(offsets.astype(np.int32)), data]
+        found = pa.Array.from_buffers(kind, len(sizes), buffers)
+        if pa.types.is_string(kind) and not _is_utf8(found):
+            invalid = np.array([not _is_utf8(found.slice(row, 1)) for row in range(len(found))], np.bool_)
+            self.mark(invalid)
+            return self.texts(kind, starts, np.where(invalid, 0, sizes))
         return found
 
+    def decimals(self, kind: ColumnType, starts: Places, sizes: Places) -> tuple[pa.Array, Flags]:
+        """The decimals whose unscaled values stand there, and flags for those that are none of this type."""
+        return decimals(self._data, starts, sizes, kind)
+
     def column(self, column: Column) -> pa.Array:
-        """The next value of each, of a column. Raises: OddRecordError."""
+        """The next value of each, of a column."""
         if not column.nullable:
             return self.values(column.type)
         rows, is_there = self.branches()
@@ -139,7 +171,10 @@ class Cursor:
     def choice(self, count: int) -> Bytes:
         """The branch of the next union of each, which has so many."""
         byte = self.byte()
-        refuse(((byte & 1 == 1) | (byte >= 2 * count)).any())
+        invalid = (byte & 1 == 1) | (byte >= 2 * count)
+        if invalid.any():
+            self.mark(invalid)
+            byte = np.where(invalid, np.uint8(0), byte)
         found: Bytes = byte >> np.uint8(1)
         return found
 
@@ -149,11 +184,11 @@ class Cursor:
         is_there: Flags = branch == _PRESENT
         if is_there.all():
             return None, is_there
-        refuse((branch[~is_there] != _NULL).any())
+        self.mark(~is_there & (branch != _NULL))
         return np.flatnonzero(is_there), is_there
 
     def values(self, kind: ColumnType) -> pa.Array:
-        """The next value of each, of a type. Raises: OddRecordError."""
+        """The next value of each, of a type."""
         values = self._read(kind)
         self.check_within()
         return values
@@ -162,43 +197,42 @@ class Cursor:
         match kind.name:
             case TypeName.BOOLEAN:
                 byte = self.byte()
-                refuse((byte > 1).any())
+                self.mark(byte > 1)
                 return pa.array(byte == 1)
             case TypeName.INT:
-                return pa.array(self._within(INT_MIN, INT_MAX).astype(np.int32))
+                return pa.array(self.within(INT_MIN, INT_MAX).astype(np.int32))
             case TypeName.DATE:
-                return pa.array(self._within(FIRST_DAY, LAST_DAY).astype(np.int32)).view(kind.arrow)
+                return pa.array(self.within(FIRST_DAY, LAST_DAY).astype(np.int32)).view(kind.arrow)
             case TypeName.BIGINT:
                 return pa.array(self.number())
             case TypeName.TIMESTAMP:
-                return pa.array(self._within(FIRST_US, LAST_US)).view(kind.arrow)
+                return pa.array(self.within(FIRST_US, LAST_US)).view(kind.arrow)
             case TypeName.FLOAT:
-                return self._real(4, "<f4")
+                return pa.array(self.fixed(4).view("<f4")[:, 0])
             case TypeName.DOUBLE:
-                return self._real(8, "<f8")
+                return pa.array(self.fixed(8).view("<f8")[:, 0])
             case TypeName.DECIMAL:
-                return self.decimals(kind, *self.sized())
+                found, is_none = self.decimals(kind, *self.sized())
+                self.mark(is_none)
+                return found
         return self.texts(kind.arrow, *self.sized())
 
-    def _within(self, least: int, most: int) -> Places:
+    def within(self, least: int, most: int) -> Places:
+        """The next number of each; a record that has one below or above is marked, and has zero."""
         numbers = self.number()
-        refuse(((numbers < least) | (numbers > most)).any())
+        invalid = (numbers < least) | (numbers > most)
+        if invalid.any():
+            self.mark(invalid)
+            numbers = np.where(invalid, 0, numbers)
         return numbers
 
-    def _real(self, width: int, kind: str) -> pa.Array:
-        values = self.fixed(width).view(kind)[:, 0]
-        # There are many NaNs, and readers do not keep which one it was.
-        is_nan = np.isnan(values)
-        refuse((values.view(f"<u{width}")[is_nan] != np.array(np.nan, kind).view(f"<u{width}")).any())
-        return pa.array(values)
 
-
-def _valid(texts: pa.Array) -> pa.Array:
+def _is_utf8(texts: pa.StringArray) -> bool:
     try:
         texts.validate(full=True)
-    except pa.ArrowInvalid:  # not UTF-8
-        raise OddRecordError from None
-    return texts
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def spread(values: pa.Array, is_there: Flags) -> pa.Array:

@@ -19,8 +19,7 @@ def decimals(
 ) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
     """The values whose two's complement, highest byte first, has `sizes[i]` of the bytes from `starts[i]` on.
 
-    And which of them are none: those of no bytes or more than 16, and those that have too many digits. The values of
-    these are arbitrary.
+    And which of them are none, and zero in the array: those of no bytes or more than 16, or with too many digits.
     """
     is_none = (sizes < 1) | (sizes > _BYTES)
     if is_none.any():
@@ -28,16 +27,19 @@ def decimals(
     raw = _widened(data, starts, sizes)
     digits = kind.precision or 0
     low, high = raw.view(np.int64).T
+    found = pa.Array.from_buffers(kind.arrow, len(raw), [None, pa.py_buffer(raw)])
     if digits <= _LONG_DIGITS:
         is_none |= (high != low >> 63) | (low >= 10**digits) | (low <= -(10**digits))
-        return pa.Array.from_buffers(kind.arrow, len(raw), [None, pa.py_buffer(raw)]), is_none
-    found = pa.Array.from_buffers(kind.arrow, len(raw), [None, pa.py_buffer(raw)])
-    # Arithmetic would round to the digits of the thread's context.
-    least, most = (
-        pa.scalar(Decimal((sign, (9,) * digits, -(kind.scale or 0))), kind.arrow) for sign in (1, 0)
-    )
-    within = pc.and_(pc.greater_equal(found, least), pc.less_equal(found, most))
-    return found, is_none | ~np.asarray(within.to_numpy(zero_copy_only=False), np.bool_)
+    else:
+        # Arithmetic would round to the digits of the thread's context.
+        least, most = (
+            pa.scalar(Decimal((sign, (9,) * digits, -(kind.scale or 0))), kind.arrow) for sign in (1, 0)
+        )
+        within = pc.and_(pc.greater_equal(found, least), pc.less_equal(found, most))
+        is_none |= ~np.asarray(within.to_numpy(zero_copy_only=False), np.bool_)
+    if is_none.any():
+        raw[is_none] = 0  # the bytes of `found`
+    return found, is_none
 
 
 def _widened(

@@ -2,41 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from schemas.avro.columns.cursor import Cursor
+from schemas.avro.columns.cursor import Cursor, Places
 from schemas.avro.writers.meanings import Schema
-from schemas.records import OddRecordError, refuse
 
 _REAL_BYTES = {"float": 4, "double": 8}
-_MOST_ITEMS = 100
-"""The maximum items of a list or map: each is a step of its own, for all records."""
+_FEW_ITEMS, _STEPS_A_RECORD = 16, 16
+"""Items of a list are a step of their own, for all records that have so many: worth it where these are many records."""
+Item = int | Callable[[Cursor], None]
+"""The bytes of every item, or what passes over the next one of each record."""
 _MOST_DEPTH = 50
 """The maximum depth of nested values, for the same reason."""
 
 
-def pass_over(cursor: Cursor, schema: Schema, named: dict[str, Schema], depth: int = 0) -> None:
+def named_types(schema: Schema) -> dict[str, Schema]:
+    """The records and enums that a projection's schema `writer` defines, by name."""
+    found = dict[str, Schema]()
+    _add_named(schema, found)
+    return found
+
+
+def _add_named(schema: Schema, found: dict[str, Schema]) -> None:
+    match schema:
+        case list():
+            for branch in schema:
+                _add_named(branch, found)
+        case {"type": "record", "name": name, "fields": fields}:
+            found[name] = schema
+            for field in fields:
+                _add_named(field["type"], found)
+        case {"type": "enum" | "fixed", "name": name}:
+            found[name] = schema
+        case {"type": "array", "items": inner} | {"type": "map", "values": inner}:
+            _add_named(inner, found)
+
+
+def pass_over(cursor: Cursor, schema: Schema, named: Mapping[str, Schema], depth: int = 0) -> None:
     """Go on behind the next value of each, by a part of a projection's schema `writer`.
 
-    `named` are the types that were defined before this part; its own are added.
-
-    Raises: OddRecordError, also for a list or map of more than a hundred items or in several blocks.
+    `named` are its `named_types`. Marked are records with values nested deeper than fifty times, and those whose lists
+    and maps are so much longer than others' that one record by itself is read faster.
     """
-    refuse(depth > _MOST_DEPTH)
+    if depth > _MOST_DEPTH:
+        cursor.mark(np.ones(len(cursor.at), np.bool_))
+    # Zeros are a value of any type: one that contains itself twice would have no end.
+    if depth and cursor.marked.all():
+        return
     inner = partial(pass_over, named=named, depth=depth + 1)
     match schema:
         case "null":
             return
         case "boolean":
-            refuse((cursor.byte() > 1).any())
-        case "int" | "long":
-            cursor.number()
-        case {"type": "enum", "name": name}:
-            named[name] = "long"
+            cursor.mark(cursor.byte() > 1)
+        case "int" | "long" | {"type": "enum"}:
             cursor.number()
         case "float" | "double":
             cursor.of_size(_REAL_BYTES[schema])
@@ -44,20 +67,23 @@ def pass_over(cursor: Cursor, schema: Schema, named: dict[str, Schema], depth: i
             cursor.sized()
         case {"type": "fixed", "size": size}:
             cursor.of_size(size)
-        case {"type": "record", "name": name, "fields": fields}:
-            named[name] = schema
+        case {"type": "record", "fields": fields}:
             for field in fields:
                 inner(cursor, field["type"])
+        case {"type": "array", "items": "null"}:
+            cursor.mark(cursor.number() != 0)  # few bytes may stand for any number of them
+        case {"type": "array", "items": {"type": "fixed", "size": size}}:
+            _pass_items(cursor, size)
+        case {"type": "array", "items": "float" | "double" as items}:
+            _pass_items(cursor, _REAL_BYTES[items])
         case {"type": "array", "items": items}:
             _pass_items(cursor, partial(inner, schema=items))
         case {"type": "map", "values": values}:
             _pass_items(cursor, partial(_pass_entry, pass_value=partial(inner, schema=values)))
         case list():
             _pass_union(cursor, schema, inner)
-        case str() if schema in named:
-            inner(cursor, named[schema])
         case _:
-            raise OddRecordError
+            inner(cursor, named[schema])
     cursor.check_within()
 
 
@@ -78,15 +104,44 @@ def _pass_entry(cursor: Cursor, pass_value: Callable[[Cursor], None]) -> None:
     pass_value(cursor)
 
 
-def _pass_items(cursor: Cursor, pass_item: Callable[[Cursor], None]) -> None:
-    counts = cursor.number()
-    refuse(((counts < 0) | (counts > _MOST_ITEMS)).any())
-    full = np.flatnonzero(counts)
+def _pass_items(cursor: Cursor, item: Item) -> None:
+    """Passes over blocks: a count and its items each, or a negative one and their size; 0 is at the end."""
+    rows, steps = np.arange(len(cursor.at)), 0
+    while len(rows):
+        block = cursor.among(rows)
+        counts, ends = block.number(), np.zeros(len(rows), np.int64)
+        block.check_within()
+        if (is_sized := counts < 0).any():
+            sized = np.flatnonzero(is_sized)
+            own = block.among(sized)
+            sizes = own.number()
+            own.check_within()
+            block.follow(sized, own)
+            ends[sized] = own.at + sizes
+            counts = np.abs(counts)
+            block.mark(counts < 0)
+        block.mark(counts > block.left)
+        counts = np.where(block.marked, 0, counts)
+        if isinstance(item, int):
+            block.of_sizes(counts * item)
+        else:
+            steps = _pass_block(block, counts, item, steps)
+        block.mark(is_sized & (block.at != ends))  # readers may go by either
+        cursor.follow(rows, block)
+        rows = rows[(counts != 0) & ~block.marked]
+
+
+def _pass_block(block: Cursor, counts: Places, pass_item: Callable[[Cursor], None], steps: int) -> int:
+    """The steps of a list after this block, if there were so many before it."""
     for number in range(int(counts.max(initial=0))):
-        rows = np.flatnonzero(counts > number)
-        own = cursor.among(rows)
+        rows = np.flatnonzero((counts > number) & ~block.marked)
+        if not len(rows):
+            break
+        steps += 1
+        if steps > _FEW_ITEMS and len(rows) * _STEPS_A_RECORD < steps:
+            block.mark(counts > number)
+            break
+        own = block.among(rows)
         pass_item(own)
-        cursor.follow(rows, own)
-    ends = cursor.among(full)
-    refuse(ends.number().any())
-    cursor.follow(full, ends)
+        block.follow(rows, own)
+    return steps

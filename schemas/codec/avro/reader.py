@@ -1,23 +1,22 @@
-"""Keys or values in Avro by a schema registry as structs: columnar, and record by record where that does not do."""
+"""Keys or values in Avro by a schema registry as structs, columnar; marked records by the fallback."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.avro.by_id import RegisteredRecords
 from schemas.avro.columns.by_id import RegisteredColumns
+from schemas.avro.fallback import RegisteredRecords
 from schemas.avro.projection import Project
 from schemas.avro.registered import Schemas
 from schemas.codec.debezium import event_type
 from schemas.codec.keyed import IS_DELETED
-from schemas.codec.pieces import ColumnarPieces, compact
-from schemas.codec.results import ReadStructs, fields_of, flags_of, null_where, row_type
+from schemas.codec.results import ReadStructs, fields_of, flags_of, null_where, replaced, row_type
 from schemas.errors import Code, InputError
 from schemas.table import Column
 
@@ -35,23 +34,19 @@ class AvroReader:
     kind: pa.StructType
     half: str
     general: Code
-    _pieces: ColumnarPieces = field(default_factory=ColumnarPieces)
 
     def __post_init__(self) -> None:
         self._columns = RegisteredColumns(self.schemas, self.project, self.kind)
         self._records = RegisteredRecords(self.schemas, self.project, self.half)
 
     def read(self, records: pa.BinaryArray) -> ReadStructs:
+        structs, marked = self._columns.read(records)
+        rows = np.flatnonzero(marked)
+        if not len(rows):
+            return ReadStructs.of(structs)
         errors = dict[int, InputError]()
-
-        def one_by_one(start: int, end: int) -> pa.StructArray:
-            found = [self._record(row, records[row].as_py(), errors) for row in range(start, end)]
-            return pa.array(found, self.kind)
-
-        parts = self._pieces.read(
-            len(records), lambda start, end: self._columns.read(compact(records, start, end)), one_by_one
-        )
-        return ReadStructs.of(pa.concat_arrays([pa.array([], self.kind), *parts]), errors)
+        found = [self._record(row, records[row].as_py(), errors) for row in rows.tolist()]
+        return ReadStructs.of(replaced(structs, rows, pa.array(found, self.kind)), errors)
 
     def _record(self, row: int, data: bytes, errors: dict[int, InputError]) -> dict[str, Any] | None:
         try:

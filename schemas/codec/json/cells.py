@@ -13,22 +13,19 @@ from typing import Annotated, Any
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.avro.columns.decimals import decimals
 from schemas.codec.results import Flags
 from schemas.json.debezium_values import MICROS, Meaning, ValueForm
+from schemas.json.parsing import text_columns
 from schemas.json.values import from_base64
 from schemas.table import Column
 from schemas.types import FIRST_DAY, FIRST_US, LAST_DAY, LAST_US, ColumnType, TypeName
 
 _INT = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 LONG = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-_DAY = r"[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])"
-_TIME = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,6})?"
-
 Finish = Callable[[Sequence[Any]], tuple[pa.Array, Flags | None]]
 """An array of a column's type from values of a cell's `kind`, and which of them are unusual; None: none are.
 
@@ -58,13 +55,13 @@ def json_cell(column: Column, form: ValueForm, *, cuts: bool) -> JsonCell:
             places = kind.scale if form.scale is None else form.scale
             return JsonCell(str | None, partial(_unscaled, kind, places or 0))
         case Meaning.DATE:
-            return JsonCell(str | None, partial(_texts, kind, rf"^{_DAY}$"))
+            return JsonCell(str | None, partial(_texts, kind, text_columns.DATE))
         case Meaning.ISO_DATE:
-            return JsonCell(str | None, partial(_texts, kind, rf"^{_DAY}Z?$"))
+            return JsonCell(str | None, partial(_texts, kind, text_columns.ISO_DATE))
         case Meaning.DAYS:
             return JsonCell(_INT | None, partial(_days, kind))
         case Meaning.INSTANT:
-            return JsonCell(str | None, partial(_texts, kind, rf"^{_DAY}T{_TIME}Z$"))
+            return JsonCell(str | None, partial(_texts, kind, text_columns.INSTANT))
         case Meaning.TICKS:
             number = LONG | str | None if form.unit else str | None
             return JsonCell(number, partial(_ticks, kind, form.unit, cuts))
@@ -106,8 +103,7 @@ def _singles(kind: ColumnType, values: Sequence[float | None]) -> tuple[pa.Array
 
 
 def _wrapped(kind: ColumnType, values: Sequence[int | None]) -> tuple[pa.Array, None]:
-    unsigned = pa.array(values, pa.int64()).view(pa.uint64())
-    return unsigned.cast(pa.decimal128(20, 0)).cast(kind.arrow), None
+    return text_columns.unsigned(pa.array(values, pa.int64()), kind), None
 
 
 def _bytes(kind: ColumnType, values: Sequence[str | None]) -> tuple[pa.Array, None]:
@@ -116,24 +112,19 @@ def _bytes(kind: ColumnType, values: Sequence[str | None]) -> tuple[pa.Array, No
 
 def _days(kind: ColumnType, values: Sequence[int | None]) -> tuple[pa.Array, Flags]:
     numbers = pa.array(values, pa.int32())
-    return numbers.view(kind.arrow), _outside(numbers, FIRST_DAY, LAST_DAY)
+    return numbers.view(kind.arrow), text_columns.outside(numbers, FIRST_DAY, LAST_DAY)
 
 
-def _texts(kind: ColumnType, pattern: str, values: Sequence[str | None]) -> tuple[pa.Array, Flags]:
+def _texts(kind: ColumnType, form: str, values: Sequence[str | None]) -> tuple[pa.Array, Flags]:
     """Dates and instants."""
-    texts, unusual = _of_form(pa.array(values, pa.string()), pattern)
-    if kind.name is TypeName.DATE:
-        found = pc.utf8_slice_codeunits(texts, 0, 10).cast(kind.arrow)
-        return found, unusual | _outside(found.view(pa.int32()), FIRST_DAY, LAST_DAY)
-    found = texts.cast(kind.arrow)
-    return found, unusual | _outside(found.view(pa.int64()), FIRST_US, LAST_US)
+    return text_columns.times(pa.array(values, pa.string()), kind, form)
 
 
 def _ticks(
     kind: ColumnType, unit: int | None, cuts: bool, values: Sequence[int | str | None]
 ) -> tuple[pa.Array, Flags]:
     texts = [each if type(each) is str else None for each in values]
-    instants, unusual = _texts(kind, rf"^{_DAY}T{_TIME}Z$", texts)
+    instants, unusual = _texts(kind, text_columns.INSTANT, texts)
     if unit is None:
         return instants, unusual
     numbers = pa.array([each if type(each) is int else None for each in values], pa.int64())
@@ -162,14 +153,8 @@ def _raw_decimals(kind: ColumnType, values: Sequence[msgspec.Raw]) -> tuple[pa.A
 
 
 def _decimals(kind: ColumnType, values: Sequence[str | None] | pa.StringArray) -> tuple[pa.Array, Flags]:
-    # Arrow's cast lets some numbers of too many digits wrap around.
-    scale = kind.scale or 0
-    whole = (kind.precision or 0) - scale
-    before_point = f"0|[1-9][0-9]{{0,{whole - 1}}}" if whole else "0"
-    behind = rf"(?:\.[0-9]{{1,{scale}}})?" if scale else ""
     texts = values if isinstance(values, pa.Array) else pa.array(values, pa.string())
-    texts, unusual = _of_form(texts, rf"^-?(?:{before_point}){behind}$")
-    return texts.cast(kind.arrow), unusual
+    return text_columns.decimals(texts, kind)
 
 
 def _unscaled(kind: ColumnType, places: int, values: Sequence[str | None]) -> tuple[pa.Array, Flags]:
@@ -186,15 +171,3 @@ def _unscaled(kind: ColumnType, places: int, values: Sequence[str | None]) -> tu
     is_there = data.is_valid()
     found = pc.if_else(is_there, found, pa.scalar(None, found.type)).cast(kind.arrow)
     return found, unusual & is_there.to_numpy(zero_copy_only=False)
-
-
-def _of_form(texts: pa.StringArray, pattern: str) -> tuple[pa.StringArray, Flags]:
-    """The texts of this form, null for others; and which are those."""
-    is_usual = pc.match_substring_regex(texts, pattern)
-    unusual = np.asarray(pc.invert(is_usual).fill_null(False).to_numpy(zero_copy_only=False), np.bool_)
-    return (pc.if_else(is_usual, texts, None) if unusual.any() else texts), unusual
-
-
-def _outside(numbers: pa.Array, least: int, most: int) -> Flags:
-    found: npt.NDArray[Any] = numbers.fill_null(0).to_numpy(zero_copy_only=False)
-    return (found < least) | (found > most)

@@ -17,7 +17,7 @@ from schemas.codec.debezium import MESSAGE, event_type, images
 from schemas.codec.json.cells import LONG
 from schemas.codec.json.frames import FRAMED, Frames, unframed
 from schemas.codec.json.reader import JsonHalf, JsonReader, RowShape, Schemas, Shape, Slow, can_be_typed
-from schemas.codec.json.rows import JsonColumns
+from schemas.codec.json.rows import ColumnForms
 from schemas.codec.json.text import fields_in, read_object
 from schemas.codec.logs import NUMBERS, TEXTS
 from schemas.codec.results import Flags, null_where, row_type
@@ -37,7 +37,7 @@ class JsonEvents(JsonReader):
     def __init__(
         self, columns: Sequence[Column], settings: DebeziumValues, *, whole: bool, transactions: bool
     ) -> None:
-        self._columns = JsonColumns(columns, settings.sub_micros, settings)
+        self._columns = ColumnForms(columns, settings.sub_micros, settings)
         self._images, self._transactions = images(whole=whole), transactions
         kind = event_type(columns, whole=whole, transactions=transactions)
         super().__init__(kind, JsonHalf("a value", FORM), Frames[Shape]("after"))

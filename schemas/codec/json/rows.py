@@ -37,7 +37,7 @@ _FORM = "JSON of the table's columns"
 A_VALUE, A_KEY = JsonHalf("a value", _FORM), JsonHalf("a key", _FORM)
 
 
-class JsonColumns:
+class ColumnForms:
     """Columns under their names in records, with the forms of their values.
 
     `settings` are those of a connector; None: values say themselves what they are, or the schema in their frame does.
@@ -90,7 +90,7 @@ class JsonRows(JsonReader):
     def __init__(
         self, columns: Sequence[Column], sub_micros: SubMicros, deleted_field: str | None = None
     ) -> None:
-        self._columns = JsonColumns(columns, sub_micros)
+        self._columns = ColumnForms(columns, sub_micros)
         self._deleted_field = deleted_field
         self._has_frames = not set(FRAME_PARTS) & self._columns.by_name.keys()
         kind = upsert_type(self._columns.columns, has_deletes=deleted_field is not None)
@@ -135,7 +135,7 @@ class JsonKeys(JsonReader):
         settings: DebeziumValues | None = None,
         half: JsonHalf = A_KEY,
     ) -> None:
-        self._columns = JsonColumns(key_columns, sub_micros, settings)
+        self._columns = ColumnForms(key_columns, sub_micros, settings)
         self._quoted = [f'"{name}"' for name in self._columns.by_name]
         self._settings = settings
         may_be_framed = settings is not None or not set(FRAME_PARTS) & self._columns.by_name.keys()
@@ -174,7 +174,7 @@ class JsonValueKeys(JsonReader):
     """Keys that are the value of a single key column: in JSON, or, if `plain`, the same without quotes."""
 
     def __init__(self, column: Column, sub_micros: SubMicros, *, plain: bool) -> None:
-        self._columns, self._column, self._plain_text = JsonColumns([column], sub_micros), column, plain
+        self._columns, self._column, self._plain_text = ColumnForms([column], sub_micros), column, plain
         self._has_frames = column.name not in FRAME_PARTS
         super().__init__(row_type([column]), A_KEY, None)
 

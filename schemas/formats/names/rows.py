@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
-from schemas.avro.by_id import RegisteredRecords
+from schemas.avro.fallback import RegisteredRecords
 from schemas.avro.projection import branches_of, fields_of, of_record
 from schemas.avro.registered import Schemas, framed_id
 from schemas.avro.writers.definitions import parsed

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from schemas.formats.debezium import key_misfit
 from schemas.formats.outputs.encoded import KeyedOutput
-from schemas.formats.protocol import Half, OutputRows, ValueEncoder
+from schemas.formats.protocol import Half, ValueEncoder
 from schemas.table import Column, TableSchema
 
 
@@ -39,23 +39,14 @@ class DebeziumOutput(KeyedOutput):
     def misfit_of_columns(self, table: TableSchema) -> str | None:
         return None if self.framed else key_misfit(table)
 
-    def rows(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> OutputRows:
-        if self.encoding == "avro-registry":
-            from schemas.formats.outputs.debezium_avro import avro_event_rows
-
-            return avro_event_rows(columns, key_columns, self.registered, tombstones=self.tombstones)
-        from schemas.formats.outputs.debezium_json import json_event_rows
-
-        return json_event_rows(columns, key_columns, self.encoding, tombstones=self.tombstones)
-
     def values(self, columns: Sequence[Column]) -> ValueEncoder:
         if self.encoding == "avro-registry":
-            from schemas.formats.outputs.debezium_columns import AvroEvents
+            from schemas.formats.outputs.debezium_columns import AvroEventEncoder
 
-            return AvroEvents(tuple(columns), self.registered.value)
-        from schemas.formats.outputs.debezium_columns import JsonEvents
+            return AvroEventEncoder(tuple(columns), self.registered.value)
+        from schemas.formats.outputs.debezium_columns import JsonEventEncoder
 
-        return JsonEvents(tuple(columns), self.encoding)
+        return JsonEventEncoder(tuple(columns), self.encoding)
 
     def schemas(
         self, columns: Sequence[Column], key_columns: Sequence[Column], topic: str

@@ -20,16 +20,16 @@ from schemas.by_op import in_order, rows_by_op, take
 from schemas.formats.outputs.debezium_avro import source_bytes, tail_bytes
 from schemas.formats.outputs.envelope import LETTERS, READ, event_frame, own_version, source, tail
 from schemas.formats.protocol import Origins
+from schemas.json.cells import Encoding
 from schemas.json.columnar import joined, object_pieces
 from schemas.json.pieces import Piece
-from schemas.json.written import Encoding
 from schemas.records import Barrier, Op
 from schemas.table import Column
 
 _Half = Sequence[pa.Array]
 
 
-class _Events(ABC):
+class _EventEncoder(ABC):
     """Encodes envelopes. Those of one op have the same images, so each op is encoded by itself."""
 
     __slots__ = ()
@@ -61,7 +61,7 @@ class _Events(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class JsonEvents(_Events):
+class JsonEventEncoder(_EventEncoder):
     """Events in JSON."""
 
     columns: tuple[Column, ...]
@@ -85,7 +85,7 @@ class JsonEvents(_Events):
 
 
 @dataclass(frozen=True, slots=True)
-class AvroEvents(_Events):
+class AvroEventEncoder(_EventEncoder):
     """Events in Avro, with the id of a schema in front."""
 
     columns: tuple[Column, ...]

@@ -59,9 +59,9 @@ class KeyedOutput(EncodedOutput):
             from schemas.formats.outputs.avro_records import FramedKeys
 
             return FramedKeys(tuple(key_columns), self.registered.key)
-        from schemas.formats.outputs.json_records import JsonKeys
+        from schemas.formats.outputs.json_records import ObjectKeys
 
-        return JsonKeys(tuple(key_columns), self.encoding)
+        return ObjectKeys(tuple(key_columns), self.encoding)
 
 
 class RowOutput(EncodedOutput):
@@ -72,9 +72,9 @@ class RowOutput(EncodedOutput):
             from schemas.formats.outputs.avro_records import FramedUpserts
 
             return FramedUpserts(tuple(columns), self.registered.value)
-        from schemas.formats.outputs.upsert_json import JsonUpserts
+        from schemas.formats.outputs.json_records import ObjectUpserts
 
-        return JsonUpserts(tuple(columns), self.encoding)
+        return ObjectUpserts(tuple(columns), self.encoding)
 
     def row_schema(self, name: str, columns: Sequence[Column], topic: str) -> dict[str, object]:
         """The schema of such a value, or of a key of these columns."""

@@ -8,6 +8,7 @@ from importlib.metadata import version
 from typing import Any
 
 from schemas.avro.output_schemas import SOURCE
+from schemas.json.cells import Encoding, text
 from schemas.json.frames import (
     connect_field,
     connect_row,
@@ -17,7 +18,6 @@ from schemas.json.frames import (
     json_row,
     or_null,
 )
-from schemas.json.written import Encoding, text
 from schemas.records import Barrier, Op
 from schemas.table import Column
 

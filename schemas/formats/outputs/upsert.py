@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from schemas.formats.outputs.encoded import KeyedOutput, RowOutput
-from schemas.formats.protocol import Half, Images, OutputRows
+from schemas.formats.protocol import Half, Images
 from schemas.table import Column
 
 
@@ -27,15 +27,6 @@ class UpsertOutput(RowOutput, KeyedOutput):
     @property
     def may_be_null(self) -> bool:
         return True
-
-    def rows(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> OutputRows:
-        if self.encoding == "avro-registry":
-            from schemas.formats.outputs.avro_records import upsert_rows
-
-            return upsert_rows(columns, key_columns, self.registered)
-        from schemas.formats.outputs.upsert_json import json_upsert_rows
-
-        return json_upsert_rows(columns, key_columns, self.encoding)
 
     def schemas(
         self, columns: Sequence[Column], key_columns: Sequence[Column], topic: str

@@ -1,45 +1,53 @@
 """Days, instants and decimals that are texts in ISO 8601 and in digits, columnar.
 
-Only the forms that are usual are read; what else may be meant is for who reads the texts one by one. Raised here is
-`OddRecordError`, or pa.ArrowInvalid.
+Only the usual forms are read; what else a text may mean is read by `schemas.json.values`. Each function has, beside the
+array, flags for the texts of other forms, whose values are arbitrary.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.records import refuse
-from schemas.types import FIRST_DAY, FIRST_US, LAST_DAY, LAST_US, ColumnType
+from schemas.types import FIRST_DAY, FIRST_US, LAST_DAY, LAST_US, ColumnType, TypeName
 
-_DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
-_TIMESTAMP = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?Z$"
+Flags = npt.NDArray[np.bool_]
+
+_FOURTH = "0[48]|[2468][048]|[13579][26]"
+_LEAP_YEAR = f"[0-9]{{2}}(?:{_FOURTH})|(?:{_FOURTH}|00)00"
+_DAY = (
+    r"(?:[0-9]{4}-(?:(?:0[1-9]|1[0-2])-(?:0[1-9]|1[0-9]|2[0-8])|(?:0[13-9]|1[0-2])-(?:29|30)"
+    rf"|(?:0[13578]|1[02])-31)|(?:{_LEAP_YEAR})-02-29)"
+)
+"""A day that there is, so that no cast meets another one."""
+_TIME = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,6})?"
+DATE, ISO_DATE, INSTANT = rf"^{_DAY}$", rf"^{_DAY}Z?$", rf"^{_DAY}T{_TIME}Z$"
+"""Forms of dates, the second as Debezium has it, and of instants."""
 
 
-def days(texts: pa.StringArray) -> pa.Date32Array:
-    """Reads days like `2026-01-31`, with or without a `Z` at the end."""
-    texts = pc.replace_substring_regex(texts, "Z$", "")
-    _check_form(texts, _DATE)
-    found = texts.cast(pa.date32())
-    check_within(found.view(pa.int32()), FIRST_DAY, LAST_DAY)
-    return found
-
-
-def instants(texts: pa.StringArray, kind: ColumnType) -> pa.TimestampArray:
-    """Reads instants like `2026-01-31T12:00:00.5Z`, with up to six digits after the point."""
-    _check_form(texts, _TIMESTAMP)
+def times(texts: pa.StringArray, kind: ColumnType, form: str) -> tuple[pa.Array, Flags]:
+    """Reads days like `2026-01-31`, or instants like `2026-01-31T12:00:00.5Z`, by the type's name."""
+    texts, unusual = _of_form(texts, form)
+    if kind.name is TypeName.DATE:
+        found = pc.utf8_slice_codeunits(texts, 0, 10).cast(kind.arrow)
+        return found, unusual | outside(found.view(pa.int32()), FIRST_DAY, LAST_DAY)
     found = texts.cast(kind.arrow)
-    check_within(found.view(pa.int64()), FIRST_US, LAST_US)
-    return found
+    return found, unusual | outside(found.view(pa.int64()), FIRST_US, LAST_US)
 
 
-def decimals(texts: pa.StringArray, kind: ColumnType) -> pa.Decimal128Array:
+def decimals(texts: pa.StringArray, kind: ColumnType) -> tuple[pa.Decimal128Array, Flags]:
     """Reads decimals like `-12.50`."""
     # Arrow's cast lets some numbers of too many digits wrap around.
-    whole = (kind.precision or 0) - (kind.scale or 0)
+    scale = kind.scale or 0
+    whole = (kind.precision or 0) - scale
     before_point = f"0|[1-9][0-9]{{0,{whole - 1}}}" if whole else "0"
-    _check_form(texts, rf"^-?(?:{before_point})(?:\.[0-9]+)?$")
-    return texts.cast(kind.arrow)
+    behind = rf"(?:\.[0-9]{{1,{scale}}})?" if scale else ""
+    texts, unusual = _of_form(texts, rf"^-?(?:{before_point}){behind}$")
+    return texts.cast(kind.arrow), unusual
 
 
 def unsigned(numbers: pa.Int64Array, kind: ColumnType) -> pa.Decimal128Array:
@@ -47,12 +55,14 @@ def unsigned(numbers: pa.Int64Array, kind: ColumnType) -> pa.Decimal128Array:
     return numbers.view(pa.uint64()).cast(pa.decimal128(20, 0)).cast(kind.arrow)
 
 
-def check_within(numbers: pa.Array, least: int, most: int) -> None:
-    """Raises: OddRecordError for a number below or above."""
-    bounds = pc.min_max(numbers)
-    first, last = bounds["min"].as_py(), bounds["max"].as_py()
-    refuse(first is not None and not least <= first <= last <= most)
+def outside(numbers: pa.Array, least: int, most: int) -> Flags:
+    """Flags for numbers below or above."""
+    found: npt.NDArray[Any] = numbers.fill_null(0).to_numpy(zero_copy_only=False)
+    return (found < least) | (found > most)
 
 
-def _check_form(texts: pa.StringArray, pattern: str) -> None:
-    refuse(not pc.all(pc.match_substring_regex(texts, pattern), min_count=0).as_py())
+def _of_form(texts: pa.StringArray, pattern: str) -> tuple[pa.StringArray, Flags]:
+    """The texts of this form, null for others; and which are those."""
+    is_usual = pc.match_substring_regex(texts, pattern)
+    unusual = np.asarray(pc.invert(is_usual).fill_null(False).to_numpy(zero_copy_only=False), np.bool_)
+    return (pc.if_else(is_usual, texts, None) if unusual.any() else texts), unusual

@@ -7,7 +7,6 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from schemas.avro.codec import ChangeCodec, KeyCodec
 from schemas.formats.registry import DEFAULT
 from schemas.records import Change, Op
 from streaming.kafka.clients import KafkaSettings
@@ -15,6 +14,7 @@ from streaming.source.exchange import Exchange, unpacked
 from streaming.source.kafka import UpstreamSource
 from streaming.source.lane_keys import lane_keys
 from streaming.source.routes import Routes
+from tests.kit.avro_codec import ChangeCodec, KeyCodec
 from tests.kit.tables import table, vnode_of
 
 RECORDS = (

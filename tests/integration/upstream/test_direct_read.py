@@ -10,7 +10,6 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from pyspark.sql import SparkSession
 
-from schemas.avro.codec import ChangeCodec, KeyCodec
 from schemas.formats.change import ChangeFormat
 from schemas.records import BARRIER_HEADER, Change, Op
 from schemas.table import declare
@@ -26,6 +25,7 @@ from streaming.source.kafka import UpstreamSource
 from streaming.source.raw.decoding import decoded
 from streaming.source.raw.records import Records
 from streaming.source.routes import Routes
+from tests.kit.avro_codec import ChangeCodec, KeyCodec
 
 pytestmark = pytest.mark.kafka
 

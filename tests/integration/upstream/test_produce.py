@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 
 from schemas.errors import Code, EnvironmentProblem, TopicError
 from schemas.formats.debezium import DebeziumFormat
-from schemas.formats.protocol import Format, Images
+from schemas.formats.protocol import Images, UpstreamFormat
 from schemas.formats.registry import DEFAULT
 from schemas.position import Key
 from schemas.records import Row
@@ -28,6 +28,7 @@ from streaming.source.barriers.injecting.injector import BarrierInjector
 from streaming.source.barriers.injecting.target import DataTopicTarget
 from tests.kit.memory_registry import MemoryRegistry
 from tests.kit.real import records
+from tests.kit.single_records import single_records
 
 Topic = Callable[..., str]
 TABLE = declare(
@@ -48,9 +49,9 @@ def load(kafka: KafkaSettings, topic: str, generator: ChangeGenerator, rows: int
     produce_rows(ChangeSender(kafka, topic), generator, rows)
 
 
-def folded(kafka: KafkaSettings, topic: str, format_: Format = DEFAULT) -> dict[Key, Row]:
+def folded(kafka: KafkaSettings, topic: str, format_: UpstreamFormat = DEFAULT) -> dict[Key, Row]:
     """The table after all committed changes, each of which must be legal and in its key's partition."""
-    rows, table = format_.rows(TABLE.columns, TABLE.key_columns), dict[Key, Row]()
+    rows, table = single_records(format_, TABLE.columns, TABLE.key_columns), dict[Key, Row]()
     with RangeReader(kafka) as reader:
         marks = reader.await_stable(topic, timeout_s=60)
         for chunk in reader.read(topic, {p: (mark.earliest, mark.stable) for p, mark in enumerate(marks)}):
@@ -114,7 +115,7 @@ def test_rows_without_identity_go_on_as_well(kafka: KafkaSettings, topic: Topic)
     name, format_ = topic(partitions=2), FORMATS[EventForm.APPEND_JSON]
     columns = {name: str(column.type) for name, column in TABLE.by_name.items()}
     table = declare({"name": "orders", "columns": columns}, has_key=False)
-    rows = format_.rows(table.columns, ())
+    rows = single_records(format_, table.columns, ())
     for run in range(3):
         made = invented(table)
         generator = ChangeGenerator(made, seed=7, events=events_of(format_, made))

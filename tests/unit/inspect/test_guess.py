@@ -19,6 +19,7 @@ from streaming.inspect.page import configuration
 from streaming.inspect.samples import Sample
 from tests.kit.debezium import RECORDED, UNLISTED, recorded, recorded_schemas
 from tests.kit.servers import SERVERS, folded, server_rows, server_table
+from tests.kit.single_records import single_records
 
 
 def samples(*pairs: tuple[object, object]) -> list[Sample]:
@@ -206,7 +207,7 @@ def test_names_that_no_column_can_have_become_the_names_of_fields(tmp_path: Path
         "column_2": "!",
     }
     assert config.table.primary_key == ("order_id",)
-    read = config.upstream_format.rows(config.table.columns, config.table.key_columns)
+    read = single_records(config.upstream_format, config.table.columns, config.table.key_columns)
     change = read.read_change(b'{"order-id":1}', json.dumps(row).encode())
     assert change.after == (1, 2, 3, 4, 5, 6, 7, 8)
 
@@ -242,7 +243,7 @@ def test_rows_in_frames_have_the_columns_of_their_schema(tmp_path: Path) -> None
         assert config.table.primary_key == ("id",)
         types = {column.name: str(column.type) for column in config.table.columns}
         assert types == {"id": "bigint", "n": "int", "at": "timestamp", "d": "decimal(38,0)"}
-        read = config.upstream_format.rows(config.table.columns, config.table.key_columns)
+        read = single_records(config.upstream_format, config.table.columns, config.table.key_columns)
         data = [json.dumps(each).encode() for each in (given, value)]
         assert read.read_change(*data).after == (
             1,

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.avro.codec import KeyCodec
 from schemas.formats.registry import DEFAULT
 from streaming.source.exchange import BLOCK, FIRST_OFFSET, INTERVAL, LANE_KEY, PARTITION, Exchange, unpacked
 from streaming.source.lane_keys import lane_keys
 from streaming.source.raw.records import RAW_SCHEMA, RawRecord, Records
 from streaming.source.routes import Routes
+from tests.kit.avro_codec import KeyCodec
 from tests.kit.tables import table, vnode_of
 
 TABLE = table(vnode_count=8)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from schemas.avro.codec import ChangeCodec, KeyCodec, barrier_header, encode_barrier
+from schemas.avro.codec import barrier_header, encode_barrier
 from schemas.errors import InputError
 from schemas.formats.upsert import UpsertFormat
 from schemas.records import Barrier, BarrierKind, Change, Op, RecordId, VnodeProgress
@@ -19,6 +19,7 @@ from streaming.verify.findings import Findings, Place, Report, Rule
 from streaming.verify.history import TopicEntry
 from streaming.verify.records.canonical import canonical
 from streaming.verify.records.rows import OutputView
+from tests.kit.avro_codec import ChangeCodec, KeyCodec
 from tests.kit.encoded_histories import ListSource
 
 TABLE = declare(

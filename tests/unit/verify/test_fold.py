@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 
-from schemas.avro.codec import ChangeCodec, KeyCodec
 from schemas.records import Change, Op
 from schemas.table import declare
 from streaming.verify.findings import Findings
@@ -12,6 +11,7 @@ from streaming.verify.fold import UpstreamFold
 from streaming.verify.history import PartitionHistory, TopicEntry
 from streaming.verify.positions import Positions, Standing
 from streaming.verify.records.keys import KeySpace
+from tests.kit.avro_codec import ChangeCodec, KeyCodec
 from tests.kit.encoded_histories import ListSource
 
 TABLE = declare({"name": "t", "columns": {"id": "bigint"}, "primary_key": ["id"], "vnode_count": 2})

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from schemas.avro.codec import ChangeCodec, KeyCodec, barrier_header, encode_barrier
+from schemas.avro.codec import barrier_header, encode_barrier
 from schemas.records import Barrier, BarrierKind, Change, Op, Row, VnodeProgress
 from streaming.verify.checker import Checker
 from streaming.verify.findings import Report, Rule
 from streaming.verify.history import TopicEntry
 from streaming.verify.records.rows import OutputView
+from tests.kit.avro_codec import ChangeCodec, KeyCodec
 from tests.kit.encoded_histories import ListSource
 from tests.kit.tables import table
 

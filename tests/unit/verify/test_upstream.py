@@ -8,7 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from schemas.avro.codec import ChangeCodec, KeyCodec, barrier_header, encode_barrier
+from schemas.avro.codec import barrier_header, encode_barrier
 from schemas.errors import Code, InputError
 from schemas.formats.debezium import DebeziumFormat
 from schemas.records import Barrier, BarrierKind, Change, Drop, Op, Row, VnodeProgress
@@ -20,6 +20,7 @@ from streaming.verify.history import TopicEntry
 from streaming.verify.records.canonical import canonical
 from streaming.verify.records.initial import InitialTable
 from streaming.verify.records.rows import OutputView
+from tests.kit.avro_codec import ChangeCodec, KeyCodec
 from tests.kit.encoded_histories import ListSource
 from tests.kit.tables import vnode_of
 

@@ -1,16 +1,19 @@
-"""The decoder of a format for single records, as Python values; for tools and tests, never for each row of a topic."""
+"""The decoder of an upstream's format for single records, as Python values."""
 
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Sequence
 
 import pyarrow as pa
 
 from schemas.codec.log_positions import positions_in
 from schemas.codec.results import Decoded, Decoder
 from schemas.errors import InputError
+from schemas.formats.protocol import UpstreamFormat
 from schemas.position import Key
 from schemas.records import NO_DATA, Change, Op, Row, UpstreamRecord
+from schemas.table import Column
 from schemas.types import Value
 
 
@@ -27,10 +30,6 @@ class SingleRecords:
         _raise(read.late, where)
         return _values(read.structs[0].as_py())
 
-    def is_key(self, data: bytes, key: Key) -> bool:
-        """False: these formats compare keys by value."""
-        return False
-
     def read_change(self, key: bytes | None, value: bytes | None, *, where: str | None = None) -> Change:
         """A record that is data. Raises: InputError; ValueError for one that is no data."""
         change = self.read_record(key, value, where=where).change
@@ -45,6 +44,13 @@ class SingleRecords:
         found = self._decoder.decode(_one(key), _one(value))
         _raise(found.errors, where)
         return record_at(found, 0)
+
+
+def single_records(
+    format_: UpstreamFormat, columns: Sequence[Column], key_columns: Sequence[Column]
+) -> SingleRecords:
+    """That decoder over rows of these columns."""
+    return SingleRecords(format_.decoder(columns, key_columns))
 
 
 def _one(data: bytes | None) -> pa.BinaryArray:
