@@ -86,9 +86,13 @@ def _serve(file: Path, options: RunOptions, *, take_over: bool = False, rebuilds
         from streaming.broker.embedded import broker_of
         from streaming.cli.building import BuildBar
         from streaming.service.bootstrap import hosted_service
+        from streaming.service.checks.listed import Part, require
+        from streaming.service.checks.surroundings import Surroundings
 
         logs.configure(as_json=options.log_json)
         settings, skipped = load(file), places(options.skip_record)
+        if settings.kafka.bootstrap is None:  # the embedded broker is Java, too
+            require(Surroundings(settings, None), Part.START)
         token = read_token(settings.http)
 
         def on_serving() -> None:
