@@ -18,6 +18,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 from schemas.errors import BackfillError, Code, ConfigError
 
 _NOTED = "noted"
+_LONGEST_WORD = 300
 _BOUNDED = reprlib.Repr()
 _BOUNDED.maxstring = _BOUNDED.maxother = _BOUNDED.maxlong = 60
 _BOUNDED.maxlevel = 2
@@ -33,6 +34,8 @@ def brief(value: object) -> str:
 
 def nearest(word: str, known: Sequence[str]) -> str:
     """` (did you mean ...?)` for a likely typing slip, else an empty text."""
+    if len(word) > _LONGEST_WORD:  # comparing takes time with the square of the length
+        return ""
     close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
     return f" (did you mean {close[0]!r}?)" if close else ""
 
@@ -111,7 +114,7 @@ def _text(item: ErrorDetails, model: type[BaseModel], prefix: str) -> str:
         case "extra_forbidden":
             return f"unknown key {brief(key)}{nearest(str(last), list(fields))}"
         case "missing":
-            return f"{key!r} is missing"
+            return f"no {key!r}"
         case "invalid_key":
             return f"key {brief(last)} is no text"
         case "value_error":

@@ -9,7 +9,7 @@ Vnodes may also be the partitions of the upstream (`distribution: upstream`); th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -140,7 +140,7 @@ def declare(
     if not isinstance(declaration, Mapping):
         raise _invalid(where, f"{type(declaration).__name__} instead of a mapping")
     faults = [f"unknown key {key!r}{nearest(str(key), list(KEYS))}" for key in declaration if key not in KEYS]
-    faults += [f"{key!r} is missing" for key in _REQUIRED if key not in declaration]
+    faults += [f"no {key!r}" for key in _REQUIRED if key not in declaration]
     faults += _identity_faults(declaration, has_key)
     name = declaration.get("name", "table")
     if not (isinstance(name, str) and IDENTIFIER.fullmatch(name)):
@@ -148,8 +148,11 @@ def declare(
     key = _names(declaration, "primary_key", faults)
     distribution = _names(declaration, "distribution_key", faults) or key
     by_partition = _by_partition(declaration, faults)
-    declared = declared_columns(declaration["columns"], faults) if "columns" in declaration else []
-    faults += _key_faults(key, distribution, {column.name: column.type for column in declared})
+    given = declaration.get("columns")
+    declared = declared_columns(given, faults) if "columns" in declaration else []
+    # What has a fault of its own is a column all the same.
+    unread = set(given) if isinstance(given, Mapping) else set(key)
+    faults += _key_faults(key, distribution, {column.name: column.type for column in declared}, unread)
     vnode_count = declaration.get("vnode_count", DEFAULT_VNODE_COUNT)
     if type(vnode_count) is not int or not MIN_VNODE_COUNT <= vnode_count <= MAX_VNODE_COUNT:
         limits = f"{MIN_VNODE_COUNT}..{MAX_VNODE_COUNT}"
@@ -170,7 +173,7 @@ def _identity_faults(declaration: Mapping[str, Any], has_key: bool | None) -> li
     given = [key for key in _OF_KEY if declaration.get(key) is not None]
     if has_key is False or (has_key is None and not given):
         return [f"{key!r} is given, and rows of format append have no identity" for key in given]
-    return [] if "primary_key" in given else ["'primary_key' is missing"]
+    return [] if "primary_key" in given else ["no 'primary_key'"]
 
 
 def _by_partition(declaration: Mapping[str, Any], faults: list[str]) -> bool:
@@ -196,9 +199,14 @@ def _names(declaration: Mapping[str, Any], key: str, faults: list[str]) -> list[
     return list(value)
 
 
-def _key_faults(key: list[str], distribution: list[str], types: Mapping[str, ColumnType]) -> list[str]:
+def _key_faults(
+    key: list[str], distribution: list[str], types: Mapping[str, ColumnType], unread: Collection[object]
+) -> list[str]:
+    """The faults of both keys; columns of unknown type are `unread`."""
     faults = []
     for name in key:
+        if name not in types and name in unread:
+            continue
         if name not in types:
             faults.append(f"primary_key names {name!r}, no such column{nearest(name, list(types))}")
         elif not types[name].allowed_in_key:

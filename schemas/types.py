@@ -14,6 +14,8 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from schemas.faults import nearest
+
 Value: TypeAlias = Any
 """One value of a column as said above, or None where the column is nullable."""
 
@@ -76,6 +78,29 @@ _ARROW: dict[TypeName, pa.DataType] = {
 }
 
 
+_OTHER_NAMES = {
+    **dict.fromkeys(("integer", "int4", "int32"), "int or bigint"),
+    **dict.fromkeys(("smallint", "tinyint", "mediumint", "int2", "int8", "int16", "short"), "int"),
+    **dict.fromkeys(("long", "int64", "bigserial", "serial"), "bigint"),
+    **dict.fromkeys(("text", "varchar", "char", "str", "uuid", "json", "jsonb"), "string"),
+    **dict.fromkeys(("bytes", "bytea", "blob"), "binary"),
+    **dict.fromkeys(("datetime", "timestamptz"), "timestamp"),
+    **dict.fromkeys(("numeric", "number"), "decimal(18,2)"),
+    **dict.fromkeys(("real", "float32"), "float"),
+    **dict.fromkeys(("float64", "double precision"), "double"),
+    "bool": "boolean",
+}
+"""Names that these types have elsewhere, with what they are here."""
+
+
+def _meant(text: str) -> str:
+    """A question for the type that may be meant, else an empty text."""
+    base = text.partition("(")[0].strip()
+    if base in _OTHER_NAMES:
+        return f" (did you mean {_OTHER_NAMES[base]}?)"
+    return nearest(base, list(TypeName))
+
+
 @dataclass(frozen=True, slots=True)
 class ColumnType:
     """A type as declared. `precision` and `scale` are set for decimals only (1..38, 0..precision)."""
@@ -99,7 +124,7 @@ class ColumnType:
         try:
             return cls(TypeName(lowered))
         except ValueError:
-            raise ValueError(f"{text!r} is not one of {', '.join(TYPE_NAMES)}") from None
+            raise ValueError(f"{text!r} is not one of {', '.join(TYPE_NAMES)}{_meant(lowered)}") from None
 
     def __str__(self) -> str:
         if self.name is TypeName.DECIMAL:

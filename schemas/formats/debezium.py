@@ -135,10 +135,10 @@ class DebeziumFormat(RegistryFormat):
             return f"{given[0]} is for encoding 'json': in Avro the schema says it" if given else None
         for column in table.columns:
             if self.time is None and column.time is None and column.type.name in _TIMES:
-                return f"time is missing, which is for columns of type date and timestamp: {column.name}"
+                return f"time left out, which is for columns of type date and timestamp: {column.name}"
             has_unit = column.decimal is not None or column.unsigned is not None
             if self.decimal is None and not has_unit and column.type.name is TypeName.DECIMAL:
-                return f"decimal is missing, which is for columns of type decimal: {column.name}"
+                return f"decimal left out, which is for columns of type decimal: {column.name}"
         return key_misfit(table)
 
     def misfit_of(

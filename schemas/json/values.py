@@ -76,7 +76,10 @@ def read_by(reader: Reader, token: Token, column: Column) -> Value:
     try:
         return reader(token, column.type)
     except OverflowError:
-        raise JsonError("a value that does not fit", Code.VALUE_OUT_OF_RANGE, column.name) from None
+        article = "an" if column.type.name is TypeName.INT else "a"
+        raise JsonError(
+            f"{article} {column.type} out of range", Code.VALUE_OUT_OF_RANGE, column.name
+        ) from None
     except UnicodeEncodeError:
         raise JsonError("half a surrogate pair", Code.BAD_ENCODING, column.name) from None
     except ValueError:

@@ -43,7 +43,8 @@ def declare_kind(
     kind = declaration.get(tag, default)
     model = kinds.get(kind) if isinstance(kind, str) else None
     if model is None:
-        faults.add(f"{named or place + tag} {brief(kind)} is not one of: {', '.join(kinds)}")
+        likely = nearest(kind, list(kinds)) if isinstance(kind, str) else ""
+        faults.add(f"{named or place + tag} {brief(kind)} is not one of: {', '.join(kinds)}{likely}")
     known = [*beside, *(model.model_fields if model else [tag])]
     unknown = [key for key in declaration if key not in known]
     for key in unknown:

@@ -60,10 +60,10 @@ def _find_taken(
 def find_no_registry(upstream: Format | None, jobs: Sequence[JobDefinition], faults: Faults) -> None:
     """Add what needs a registry, of a configuration without one."""
     if upstream is not None and upstream.framed:
-        faults.add("'registry.url' is missing, where the schemas of upstream.encoding are")
+        faults.add("no 'registry.url', where the schemas of upstream.encoding are")
     for job in jobs:
         if job.format.framed:
-            faults.add(f"'registry.url' is missing, where the schemas of job {job.name} are registered")
+            faults.add(f"no 'registry.url', where the schemas of job {job.name} are registered")
 
 
 def lanes_for(

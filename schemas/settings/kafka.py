@@ -121,10 +121,10 @@ def _contradictions(kafka: KafkaConfig) -> list[str]:
             found.append(f"kafka.oauth with sasl_mechanism: {kafka.sasl_mechanism}")
         found += kafka.oauth.contradictions("kafka.oauth", may_be_plain=kafka.allow_plaintext)
     elif kafka.sasl_mechanism == "OAUTHBEARER":
-        found.append("'kafka.oauth' is missing, which sasl_mechanism: OAUTHBEARER takes")
+        found.append("no 'kafka.oauth', which sasl_mechanism: OAUTHBEARER takes")
     else:
         if "username" not in given:
-            found.append("'kafka.username' is missing")
+            found.append("no 'kafka.username'")
         found += _one_of("password", given, needed=True)
     if not security.endswith("ssl"):
         found += [f"kafka.{key} with security: {security}" for key in _TLS_KEYS if key in given]
@@ -138,7 +138,7 @@ def _contradictions(kafka: KafkaConfig) -> list[str]:
         if {"key_password_file", "key_password_env"} & given and "key_file" not in given:
             found.append("a kafka.key_password without kafka.key_file")
     if security != "plaintext" and kafka.bootstrap is None:
-        found.append("'kafka.bootstrap' is missing: the embedded broker has no security")
+        found.append("no 'kafka.bootstrap': the embedded broker has no security")
     if not security.endswith("ssl") and not kafka.allow_plaintext and not _is_loopback(kafka.bootstrap):
         found.append(
             f"kafka.bootstrap is another machine with security: {security}, which sends everything in the clear: "

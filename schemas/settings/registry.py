@@ -158,7 +158,7 @@ def load_registry(given: str) -> RegistryConfig:
     else:
         registry = check_registry(raw, folder=folder, faults=faults)
         if registry.url is None:
-            faults.add("'registry.url' is missing")
+            faults.add("no 'registry.url'")
         if not faults:
             return registry
     raise faults.error(where="--registry", next_step="correct the address or the file; see --registry")

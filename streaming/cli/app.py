@@ -60,7 +60,6 @@ COMMANDS = {
 }
 ROOMS = {
     "streaming.cli.jobs": ("plan", "status"),
-    "streaming.cli.doctor": ("doctor",),
     "streaming.cli.topics": ("inspect", "barriers", "produce", "consume", "verify", "kafka"),
 }
 """Packages of commands that are not beside this module."""

@@ -13,7 +13,7 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-_ASKING = frozenset({"list", "status", "doctor"})
+_ASKING = frozenset({"list", "status"})
 _OBJECTS_BEFORE_A_LOOK = 200_000
 _WITH_SPARK = frozenset({"run", "rebuild", "demo", "prepare"})
 

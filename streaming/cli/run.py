@@ -97,8 +97,12 @@ def _serve(file: Path, options: RunOptions, *, take_over: bool = False, rebuilds
         from streaming.cli.screen.batches import BatchLog
         from streaming.cli.screen.building import LINE_EVERY_S, BuildLog
         from streaming.service.bootstrap import hosted_service
+        from streaming.service.checks.listed import Part, require
+        from streaming.service.checks.surroundings import Surroundings
 
         settings, skipped = load(file), places(options.skip_record)
+        if settings.kafka.bootstrap is None:  # the embedded broker is Java, too
+            require(Surroundings(settings, None), Part.START)
         token = read_token(settings.http)
 
         def on_serving() -> None:

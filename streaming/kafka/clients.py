@@ -8,7 +8,7 @@ error.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -16,6 +16,7 @@ from typing import Any, Self
 from confluent_kafka import KafkaError, KafkaException
 
 from schemas.errors import BackfillError, Code, EnvironmentProblem, Fenced, InputError, TopicError
+from schemas.faults import nearest
 from schemas.settings.kafka import KafkaConfig
 from schemas.settings.security import OAuth, Security
 from streaming.kafka.security import for_java, for_librdkafka, why_no_handshake
@@ -263,9 +264,21 @@ def _no_login_by_token(oauth: OAuth, name: str, settings: KafkaSettings, *, what
     )
 
 
-def topic_missing(topic: str, settings: KafkaSettings) -> TopicError:
-    """The error for a missing topic."""
-    return TopicError(Code.TOPIC_MISSING, where=topic, found=f"no such topic on {settings.bootstrap}")
+def topic_missing(topic: str, settings: KafkaSettings, known: Collection[str] = ()) -> TopicError:
+    """The error for a missing topic; it names the nearest one of those that are `known`."""
+    likely = _nearest_topic(topic, known)
+    found = f"no such topic on {settings.bootstrap}{likely}"
+    next_step = None
+    if likely:
+        next_step = "correct the topic's name; or create the topic, if it is to be a new one"
+    return TopicError(Code.TOPIC_MISSING, where=topic, found=found, next_step=next_step)
+
+
+def _nearest_topic(topic: str, known: Collection[str]) -> str:
+    """A question for the topic that may be meant: by a slip, or by a name without the prefix that connectors give."""
+    names = sorted(name for name in known if not name.startswith("__"))
+    tails = [name for name in names if name.casefold().endswith(f".{topic.casefold()}")]
+    return f" (did you mean {tails[0]!r}?)" if tails else nearest(topic, names)
 
 
 @contextmanager

@@ -106,10 +106,15 @@ def partitions_of(settings: KafkaSettings, topic: str, *, client: AdminClient | 
 
 def require_topic(settings: KafkaSettings, topic: str) -> int:
     """The topic's number of partitions. Raises: TopicError(TOPIC_MISSING)."""
-    count = partitions_of(settings, topic)
-    if count is None:
-        raise topic_missing(topic, settings)
-    return count
+    return describe_topic(settings, topic).partitions
+
+
+def missing_topic(settings: KafkaSettings, topic: str, client: AdminClient) -> TopicError:
+    """The error for a missing topic, with the one of the broker's that may be meant."""
+    known: Collection[str] = ()
+    with suppress(KafkaException):
+        known = client.list_topics(timeout=settings.wait_s).topics
+    return topic_missing(topic, settings, known)
 
 
 def create_topic(
@@ -190,9 +195,13 @@ class Topic:
 def describe_topic(settings: KafkaSettings, topic: str, *, client: AdminClient | None = None) -> Topic:
     """A topic as it is now. Raises: TopicError(TOPIC_MISSING)."""
     client = admin(settings) if client is None else client
-    with translated(settings, what=topic):
-        answer = client.describe_topics(TopicCollection([topic]), request_timeout=settings.wait_s)[topic]
+    answer = client.describe_topics(TopicCollection([topic]), request_timeout=settings.wait_s)[topic]
+    try:
         found = _result(answer, settings)
+    except KafkaException as raised:
+        if is_missing(raised.args[0]):
+            raise missing_topic(settings, topic, client) from None
+        raise translate(raised.args[0], settings, what=topic) from None
     return Topic(str(found.topic_id), len(found.partitions))
 
 
@@ -245,7 +254,7 @@ def watermarks(
     client = admin(settings) if client is None else client  # an idle client is falsy
     count = len(_partitions(client, topic, settings))
     if not count:
-        raise topic_missing(topic, settings)
+        raise missing_topic(settings, topic, client)
 
     partition_ids = [(topic, partition) for partition in range(count)]
 

@@ -132,6 +132,14 @@ def order_changes(
     return _changes(rows, interval[order], table)
 
 
+def unplanned_changes(records: pa.RecordBatch, table: TableSchema) -> Changes:
+    """The changes among decoded records that no plan is about, in their order and of one interval, unchecked."""
+    rows = pa.Table.from_batches([records])
+    no_data = pc.equal(rows[OP], NO_DATA).fill_null(False)
+    rows = rows.filter(pc.invert(no_data)).combine_chunks()
+    return _changes(rows, np.zeros(len(rows), dtype=np.int64), table)
+
+
 def count_no_data(batches: Iterable[pa.RecordBatch], plan: BatchPlan, vnodes: range) -> int:
     """Records of the plan's own intervals that say nothing of the table.
 

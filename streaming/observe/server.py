@@ -9,7 +9,6 @@ way are bounded by `streaming.observe.middleware.Bounded`, which lets probes pas
 from __future__ import annotations
 
 import asyncio
-import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,8 +18,8 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from schemas.errors import Code, EnvironmentProblem
 from schemas.settings.http import HttpConfig
+from streaming.runtime.listening import listener_of
 
 HEAD_WITHIN_S = 5.0
 MOST_WAITING = 100
@@ -91,7 +90,7 @@ def served(app: ASGIApp, config: HttpConfig) -> Iterator[str]:
 
     Raises: EnvironmentProblem(ADDRESS_UNUSABLE) when the address can't be listened at.
     """
-    listener = _listen(config)
+    listener = listener_of(config)
     port = listener.getsockname()[1]
     server = uvicorn.Server(
         uvicorn.Config(
@@ -117,28 +116,6 @@ def served(app: ASGIApp, config: HttpConfig) -> Iterator[str]:
         server.should_exit = True
         thread.join()
         listener.close()
-
-
-def _listen(config: HttpConfig) -> socket.socket:
-    try:
-        family, *_, address = socket.getaddrinfo(
-            config.host, config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        listener = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(address)
-            listener.listen()
-        except OSError:
-            listener.close()
-            raise
-    except OSError as error:
-        raise EnvironmentProblem(
-            Code.ADDRESS_UNUSABLE,
-            where="http.listen",
-            found=f"{config.listen}: {error.strerror or type(error).__name__}",
-        ) from None
-    return listener
 
 
 def _shown(host: str) -> str:

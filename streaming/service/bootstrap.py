@@ -1,7 +1,7 @@
-"""Starts Spark for a service.
+"""Checks a service's surroundings, and starts Spark for it.
 
-Spark takes the longest to come up, so its JVM is started first. The service, whose imports alone take more than a
-second, comes up meanwhile.
+So an error that can be found without Spark ends a start before Java comes up. Spark takes the longest then, so its JVM
+is started next. The service, whose imports alone take more than a second, comes up meanwhile.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ import structlog
 from schemas.records import RecordId
 from schemas.settings.config import ServiceConfig
 from streaming.kafka.clients import KafkaSettings
-from streaming.kafka.topics import admin
 from streaming.runtime.java.spark_jvm import started_jvm
 from streaming.runtime.spark_settings import SparkSettings
+from streaming.service.checks.listed import BEFORE_JAVA, require
+from streaming.service.checks.surroundings import Surroundings
 
 if TYPE_CHECKING:
     from streaming.protocol.batches import OnPart
@@ -47,14 +48,22 @@ def hosted_service(
 ) -> Iterator[Service]:
     """A service ready to `run` on the broker at `kafka`. Afterwards Spark is gone.
 
-    Raises: BackfillError when the broker refuses us, or Spark does not come up.
+    Raises: BackfillError when a check refuses the start, before Spark's JVM is started, or when that does not come up.
     """
     with ExitStack() as stack:
+        log.info("starting", step="checks")
+        found = Surroundings(
+            config,
+            kafka,
+            skip_records,
+            rebuild=rebuild,
+            exit_when_complete=exit_when_complete,
+            repairs=True,
+        )
+        require(found, *BEFORE_JAVA)
         log.info("starting", step="Java")
         jvm = stack.enter_context(started_jvm(_spark_settings(config, record_classes)))
         log.info("starting", step="Spark", beside=True)
-        log.info("starting", step="Kafka")
-        admin(kafka)  # a broker that refuses us is reported at once
         from streaming.runtime.session import session_starting
 
         spark = stack.enter_context(session_starting(jvm))

@@ -105,7 +105,7 @@ class Presence:
 
         True at once without a note of that.
         """
-        if self._successor(name) != owner:
+        if not self.is_fenced_by(name, owner):
             return True
         last, since = self._read(alive_file(owner)), time.monotonic()
         if last is not None:
@@ -120,6 +120,10 @@ class Presence:
                 self.note_fenced(name, owner)  # for another start of this instance
         self._remove(_fenced(name))
         return True
+
+    def is_fenced_by(self, name: str, owner: str) -> bool:
+        """True if `owner` took over from the instance `name` a short while ago."""
+        return self._successor(name) == owner
 
     def _successor(self, name: str) -> str | None:
         text = self._read(_fenced(name))

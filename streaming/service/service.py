@@ -20,7 +20,7 @@ import os
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 
 import structlog
@@ -53,8 +53,10 @@ from streaming.registry.client import Registry
 from streaming.runtime import failpoints
 from streaming.runtime.leftovers import sweep_rows
 from streaming.runtime.session import JVM_GONE, is_alive
+from streaming.service.checks.state import set_torn_aside
+from streaming.service.checks.surroundings import Surroundings
 from streaming.service.initial.copying import Copying, OnCopied, SparkWorkers
-from streaming.service.job_checks import are_complete, check_jobs, counted, refuse_nothing_to_do
+from streaming.service.job_checks import are_complete, check_jobs, refuse_nothing_to_do
 from streaming.service.presence import Presence, instance_name, noting_fenced
 from streaming.service.restart_policy import LIMIT_S, RestartPolicy, broker_answers
 from streaming.service.startup import Owned, Startup, owner
@@ -66,7 +68,7 @@ from streaming.service.vitals import Vitals
 from streaming.service.watches import SparkWatch, UpstreamWatch
 from streaming.source.barriers.source import BarrierSource
 from streaming.source.fields.newest_rows import NewestRows
-from streaming.source.upstream_checks import UpstreamGuard, refuse_partial
+from streaming.source.upstream_checks import UpstreamGuard
 
 OnBatch = Callable[[BatchReport], None]
 
@@ -187,18 +189,17 @@ class Service:
     def _run_once(self, restart_policy: RestartPolicy) -> bool:
         # Step 1: topics.
         self.vitals.begins("checking the topics")
-        startup = Startup(self.config, self.kafka, self.spark, self.decisions, self.owner, self.rebuild)
+        found = Surroundings(self.config, self.kafka, self.decisions.skip_records, rebuild=self.rebuild)
+        startup = Startup(found, self.spark, self.decisions, self.owner)
         upstream = startup.check_topics()
-        self.config = counted(self.config, upstream.partitions)
-        startup = replace(startup, config=self.config)
+        self.config = startup.config
         self.vitals.begins("reading the state")
         storage = startup.open_storage()
         if self._journal is not None and is_superseded(storage, self._journal.version):
             raise self._journal.fenced()  # the instance that took over meanwhile is the one to go on
-        startup.set_torn_aside(storage)
+        set_torn_aside(storage)
         presence = Presence(storage)
         journal = Journal(storage, self.config.table)
-        refuse_partial(storage, journal)
         if journal.current is not None and not self.take_over:
             if self.refuses_living and journal.current.owner != self.owner:
                 presence.refuse_living(journal.current.owner, self._stop.is_set)

@@ -10,7 +10,7 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property, partial
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 import structlog
@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from schemas.formats.protocol import UpstreamFormat
 from schemas.settings.config import ServiceConfig
-from state.initial.start import AnyStart, DatabaseStart
+from state.initial.start import AnyStart, DatabaseStart, TopicStart
 from state.journal import Journal
 from state.small_files import EmptyRanges, SchemaFiles
 from state.storage import Storage
@@ -31,34 +31,28 @@ from streaming.protocol.batches import Batches
 from streaming.protocol.lanes.attempts import transactional_id
 from streaming.protocol.lanes.runner import LaneRunner
 from streaming.protocol.recovery.forward import Forward
-from streaming.protocol.recovery.steps import out_of_step
 from streaming.protocol.setup import BatchSetup
-from streaming.registry.book import AskedSchemas, SchemaBook
+from streaming.registry.book import SchemaBook
 from streaming.registry.client import Registry
 from streaming.registry.outputs import OutputSchemas, Registering
 from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint
-from streaming.service.initial.start import start_of
+from streaming.service.checks.listed import Part, require
+from streaming.service.checks.surroundings import Surroundings
 from streaming.service.suspended.decisions import Decisions
 from streaming.sink.dead_letters import read_letters
 from streaming.sink.kafka import TableLetters
 from streaming.sink.kafka_reader import begins as first_barriers
-from streaming.sink.kinds import Sinks, SinkSetup
+from streaming.sink.kinds import Sinks
 from streaming.source.barriers.kinds import barrier_source
 from streaming.source.barriers.last import newest_barrier
 from streaming.source.barriers.source import BarrierSetup, BarrierSource
 from streaming.source.direct_read import DirectReader
-from streaming.source.fields.first_rows import check_columns, check_logs
-from streaming.source.gaps import Gaps, refuse_lost
+from streaming.source.gaps import Gaps
 from streaming.source.kafka import UpstreamSource
 from streaming.source.logged import LoggedRecords
 from streaming.source.quiet import QuietIntervals
-from streaming.source.upstream_checks import (
-    UpstreamIdentity,
-    binding,
-    refuse_compacted,
-    refuse_foreign,
-)
+from streaming.source.upstream_checks import UpstreamIdentity, binding
 
 if TYPE_CHECKING:
     from streaming.service.initial.reading import DatabaseReading
@@ -85,49 +79,36 @@ class Owned:
 
 @dataclass(frozen=True)
 class Startup:
-    """Opens a configuration's state and takes it over. `spark` waits for the session; only batches need it.
+    """Opens a configuration's state and takes it over. `spark` waits for the session; only batches need it."""
 
-    `rebuild`: the state is lost, so outputs may hold records that are not in it.
-    """
-
-    config: ServiceConfig
-    kafka: KafkaSettings
+    found: Surroundings
     spark: Callable[[], SparkSession]
     decisions: Decisions
     owner: str
-    rebuild: bool
 
-    @cached_property
+    @property
+    def config(self) -> ServiceConfig:
+        """The configuration, with what follows from the upstream's partitions."""
+        return self.found.config
+
+    @property
+    def kafka(self) -> KafkaSettings:
+        return self.found.broker
+
+    @property
     def sinks(self) -> Sinks:
-        config = self.config
-        return Sinks(SinkSetup.from_config(config, self.kafka, parks=config.on_bad_record == "park"))
+        return self.found.sinks
 
     def check_topics(self) -> UpstreamIdentity:
-        """The upstream as it is. Raises: TopicError, ConfigError for topics that are not as the jobs declare.
-
-        Outputs with the upstream's partitions are checked by `take_over`, once it is known to be the state's.
-        """
-        upstream = UpstreamIdentity.of(self.kafka, self.config.upstream)
-        refuse_compacted(self.kafka, upstream.topic, self.config.upstream_format)
-        self._check_outputs(upstream, have_its_partitions=False)
-        return upstream
-
-    def _check_outputs(self, upstream: UpstreamIdentity, *, have_its_partitions: bool) -> None:
-        for job in self.config.jobs:
-            if job.parts_are_partitions == have_its_partitions:
-                self.sinks(job).check(job.with_partitions(upstream.partitions))
+        """The upstream as it is. Raises: TopicError, ConfigError for topics that are not as the jobs declare."""
+        require(self.found, Part.TOPICS)
+        return self.found.upstream
 
     def open_storage(self) -> Storage:
         """The state's folder, created if it is missing. Raises: StateError."""
         storage = Storage(str(self.config.state), synced=self.config.sync_state)
         storage.prepare()
         return storage
-
-    def set_torn_aside(self, storage: Storage) -> None:
-        """Set aside what a power failure has torn. Only for an instance that no other one has taken over from."""
-        for torn in storage.set_torn_aside():
-            reason = "not synced before a power failure; nothing relied on it"
-            log.warning("set_torn_aside", path=torn, reason=reason)
 
     def take_over(self, storage: Storage, journal: Journal, upstream: UpstreamIdentity) -> Owned:
         """Own the state that `journal` was opened in, and fence the instance that had it.
@@ -138,10 +119,10 @@ class Startup:
         """
         config, current = self.config, journal.current
         # 1. What can be refused, before the first write.
-        start = self._start(storage, journal, upstream)
-        self._check_outputs(upstream, have_its_partitions=True)
-        beginning = [0] * upstream.partitions if start is None else list(start.offsets)
-        self._refuse_lost_or_used(journal, upstream, beginning)
+        self.found.journal = journal
+        require(self.found, Part.STATE)
+        start = self._start(is_new=current is None)
+        beginning = self.found.beginning if start is None else list(start.offsets)
         # 2. The journal's new owner. A half done batch is finished by as many lanes as began it.
         open_lanes = current.plan.lanes if current and current.plan else 0
         lane_count = max(config.lanes, open_lanes)
@@ -172,36 +153,20 @@ class Startup:
         batches.configure([job for job in config.jobs if job.name not in self.decisions.dropped])
         return Owned(journal, upstream, source, lanes, batches, start, reads)
 
-    def _start(self, storage: Storage, journal: Journal, upstream: UpstreamIdentity) -> AnyStart | None:
-        config, current = self.config, journal.current
-        if self.rebuild and config.initial_postgres is not None:
-            raise out_of_step(
-                "outputs of a lost state, and a table that starts from PostgreSQL",
-                "a table that can be read again as of the time at which it was: only a new state, and new outputs",
-                storage.root,
-            )
-        if current is not None:
-            refuse_foreign(current.table, config.table, upstream, state=storage.root)
-        elif config.initial_postgres is not None:
+    def _start(self, *, is_new: bool) -> AnyStart | None:
+        """The start of the table; a new one from its database begins here."""
+        declared = self.config.initial_postgres
+        if is_new and declared is not None:
             # psycopg takes a fifth of a second to import, which other starts should not pay.
             from streaming.service.initial.database import database_start
 
-            return database_start(config, config.initial_postgres, self.kafka)
-        return start_of(config, current, self.kafka, state=storage.root)
-
-    def _refuse_lost_or_used(
-        self, journal: Journal, upstream: UpstreamIdentity, beginning: Sequence[int]
-    ) -> None:
-        current = journal.current
-        if current is None or current.plan is None:
-            refuse_lost(self.kafka, upstream.topic, beginning, Gaps(named=self.decisions.skip_records))
-            # This state has sent nothing, so records of an output are foreign, unless a lost state is rebuilt.
-            for job in () if self.rebuild else self.config.jobs:
-                self.sinks(job).refuse_used(job.with_partitions(upstream.partitions))
-        if current is None:
-            asked = self.config.upstream_format.with_schemas(AskedSchemas(Registry(self.config.registry)))
-            check_columns(self.kafka, upstream.topic, asked, self.config.table, beginning)
-            check_logs(self.kafka, upstream.topic, asked, self.config.table, beginning)
+            return database_start(self.config, declared, self.kafka)
+        start = self.found.start
+        if is_new and start is not None:
+            is_late = isinstance(start, TopicStart)
+            reason = "older records are gone from the topic" if is_late else "initial.delta says it"
+            log.info("starts_at", upstream=self.config.upstream, offsets=list(start.offsets), reason=reason)
+        return start
 
     def _upstream_format(self, start: AnyStart | None) -> UpstreamFormat:
         if not isinstance(start, DatabaseStart):
@@ -249,7 +214,7 @@ class Startup:
                 newest,
                 config.table,
                 config.lanes,
-                rebuild=self.rebuild,
+                rebuild=self.found.rebuild,
                 oldest=partial(_oldest, kafka, config.topics.barriers),
             ),
             rows_folder=config.rows_folder,

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Self
 
-import structlog
 from confluent_kafka.admin import AdminClient
 
 from schemas.errors import BackfillError, Code, EnvironmentProblem, StateError, TopicError
@@ -22,7 +21,7 @@ from schemas.table import TableSchema
 from state.initial.start import KEY as START
 from state.initial.start import AnyStart
 from state.journal import PATH as JOURNAL_PATH
-from state.journal import Journal
+from state.journal import Entry
 from state.progress_table import PATH as PROGRESS_PATH
 from state.replica import BASE_PATH, LOG_PATH
 from state.storage import Storage, corrupt
@@ -31,7 +30,6 @@ from streaming.kafka.topics import Watermarks, admin, describe_topic, known_sett
 from streaming.source.gaps import Gaps
 from streaming.source.retention import Margin, Retention
 
-_log = structlog.get_logger(__name__)
 _COMPACTION_LAG, _LEAST_COMPACTION_LAG_MS = "min.compaction.lag.ms", 3_600_000
 _WAIT_S = 2.0
 """The time, in seconds, to wait for an answer while the service runs: the asking thread also has to notice SIGTERM."""
@@ -80,14 +78,17 @@ def binding(table: TableSchema, upstream: UpstreamIdentity, start: AnyStart | No
     return json.dumps({**table.to_dict(), "upstream": asdict(upstream), **bound})
 
 
-def refuse_foreign(known: str, table: TableSchema, upstream: UpstreamIdentity, *, state: str) -> None:
+def refuse_foreign(
+    known: str, table: TableSchema, upstream: UpstreamIdentity, *, state: str, has_plan: bool = True
+) -> None:
     """Check that the state with the binding `known` fits this table and upstream.
 
+    A state without a plan has read nothing, so the topic may have gained partitions since, unless it starts at offsets.
     Raises: StateError(SCHEMA_CHANGED, VNODE_LAYOUT_CHANGED, PK_CHANGED); as `UpstreamIdentity.refuse_other`.
     """
     before, declared = json.loads(known), table.to_dict()
     topic = before.pop("upstream", None)
-    before.pop(START, None)  # `streaming.service.initial.start` looks at it
+    start = before.pop(START, None)  # `streaming.service.initial.start` looks at it
     changed = [key for key in {**declared, **before} if declared.get(key) != before.get(key)]
     if changed:
         code = Code.SCHEMA_CHANGED
@@ -95,19 +96,41 @@ def refuse_foreign(known: str, table: TableSchema, upstream: UpstreamIdentity, *
             code = Code.VNODE_LAYOUT_CHANGED
         elif "primary_key" in changed:
             code = Code.PK_CHANGED
-        raise StateError(code, where=state, found=f"a state for another {', '.join(changed)}")
+        differences = "; ".join(_difference(key, before.get(key), declared.get(key)) for key in changed)
+        raise StateError(code, where=state, found=f"a state of another table: {differences}")
     if topic is not None:
-        UpstreamIdentity(**topic).refuse_other(upstream, state=state)
+        bound = UpstreamIdentity(**topic)
+        if not has_plan and start is None:
+            bound = replace(bound, partitions=upstream.partitions)
+        bound.refuse_other(upstream, state=state)
 
 
-def refuse_partial(storage: Storage, journal: Journal) -> None:
-    """Check that all tables of the state exist: a missing one would be created anew, empty.
+def _difference(key: str, before: object, declared: object) -> str:
+    """A key of a table's declaration that has changed, in words; of the columns each that has."""
+    if not (isinstance(before, dict) and isinstance(declared, dict)):
+        return f"{key} was {json.dumps(before)}, is {json.dumps(declared)}"
+    found = []
+    for name in {**before, **declared}:
+        if name not in before:
+            found.append(f"column {name} is not in it")
+        elif name not in declared:
+            found.append(f"column {name} of it is not declared")
+        elif before[name] != declared[name]:
+            found.append(f"column {name} was {_column(before[name])}, is {_column(declared[name])}")
+    return ", ".join(found)
+
+
+def _column(declared: object) -> str:
+    return declared if isinstance(declared, str) else json.dumps(declared)
+
+
+def refuse_partial(storage: Storage, entry: Entry | None) -> None:
+    """Check that all tables of the state exist: a missing one would be created anew, empty. `entry` is the journal's.
 
     The journal comes first and the others before the first plan, so a crash leaves no other gaps.
     Raises: StateError(STATE_TABLE_CORRUPT).
     """
     others = {path: storage.exists(path, "_delta_log") for path in (BASE_PATH, LOG_PATH, PROGRESS_PATH)}
-    entry = journal.current
     if entry is None and any(others.values()):
         missing = JOURNAL_PATH
     elif entry is not None and entry.plan is not None and not all(others.values()):
@@ -167,20 +190,21 @@ class UpstreamGuard:
         return problem
 
 
-def refuse_compacted(kafka: KafkaSettings, topic: str, upstream_format: UpstreamFormat) -> None:
+def refuse_compacted(kafka: KafkaSettings, topic: str, upstream_format: UpstreamFormat) -> bool:
     """Check that compaction of the topic, if any, removes nothing that is needed.
 
     In a format whose records hold whole rows, compaction removes only what was superseded; but a batch may have to read
-    its records again, hence the least lag. A topic whose settings can't be read is accepted, with a warning.
+    its records again, hence the least lag. A topic whose settings can't be read is accepted; False then.
     Raises: TopicError(COMPACTED_INPUT, COMPACTION_LAG_TOO_SHORT).
     """
     settings = known_settings(kafka, topic)
     if settings is None:
-        _log.warning("topic_settings_unknown", topic=topic, right="DescribeConfigs")
-    elif "compact" in (policy := settings["cleanup.policy"]):
+        return False
+    if "compact" in (policy := settings["cleanup.policy"]):
         if upstream_format.images is not Images.AFTER_ONLY:
             raise TopicError(Code.COMPACTED_INPUT, where=topic, found=f"cleanup.policy={policy}")
         _refuse_short_lag(topic, int(settings[_COMPACTION_LAG]))
+    return True
 
 
 def _refuse_short_lag(topic: str, lag_ms: int) -> None:

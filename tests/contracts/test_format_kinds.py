@@ -101,7 +101,7 @@ REGISTRY = {"registry": {"url": "http://127.0.0.1:8081"}}
         ({"format": "change", "encoding": "avro-registry"}, "encoding is 'avro-registry'"),
         ({"format": "upsert", "encoding": "avro"}, "encoding is 'avro'"),
         ({"format": "upsert", "tombstones": False}, "unknown key 'tombstones'"),
-        ({"format": "upsert", "encoding": "avro-registry"}, "'registry.url' is missing"),
+        ({"format": "upsert", "encoding": "avro-registry"}, "no 'registry.url'"),
         ({"format": "debezium", "barrier_topic": "out"}, "barrier_topic 'out' is another topic of the job"),
     ],
 )
@@ -199,7 +199,7 @@ def keyless(job: dict[str, Any], **over: object) -> ServiceConfig:
         ({"format": "debezium"}, "format 'debezium' needs a table with a primary key"),
         (COMPACTED, "rows without identity are no versions of one another"),
         ({"tombstones": True}, "unknown key 'tombstones'"),
-        ({"encoding": "avro-registry"}, "'registry.url' is missing"),
+        ({"encoding": "avro-registry"}, "no 'registry.url'"),
     ],
 )
 def test_an_append_upstream_has_jobs_of_one_kind(job: dict[str, Any], fault: str) -> None:
@@ -211,7 +211,7 @@ def test_an_append_upstream_has_jobs_of_one_kind(job: dict[str, Any], fault: str
 
 
 def test_a_table_without_a_key_is_for_append_alone_and_append_for_such_a_table() -> None:
-    with pytest.raises(ConfigError, match="'primary_key' is missing"):
+    with pytest.raises(ConfigError, match="no 'primary_key'"):
         check({**KEYLESS, "upstream": "up"}, path=Path("c.yaml"))
     with pytest.raises(
         ConfigError, match="'primary_key' is given, and rows of format append have no identity"

@@ -48,6 +48,16 @@ def registry() -> Iterator[str]:
         yield serving.url
 
 
+def test_an_output_that_the_service_has_yet_to_make_is_no_topic_to_create(
+    config: Path, capsys: Capture
+) -> None:
+    config.write_text(config.read_text() + "jobs: [{name: copy, output: not-made-yet}]\n")
+    assert run("consume", config, "--job", "copy") == 5
+    said = capsys.readouterr().err
+    assert said.startswith("TOPIC_MISSING at not-made-yet: found no output of job copy yet; ")
+    assert "next: see `backfill status`" in said
+
+
 def run(*arguments: object) -> int:
     return main([str(argument) for argument in arguments])
 

@@ -107,10 +107,10 @@ def test_a_name_that_no_column_has_is_refused_with_the_way_to_read_it() -> None:
         (
             DebeziumFormat(),
             "timestamp",
-            "time is missing, which is for columns of type date and timestamp: c",
+            "time left out, which is for columns of type date and timestamp: c",
         ),
         (DebeziumFormat(), {"type": "date", "time": "days"}, None),
-        (DebeziumFormat(), "decimal(9,2)", "decimal is missing, which is for columns of type decimal: c"),
+        (DebeziumFormat(), "decimal(9,2)", "decimal left out, which is for columns of type decimal: c"),
         (DebeziumFormat(), {"type": "decimal(9,2)", "decimal": "string"}, None),
         (DebeziumFormat(), {"type": "decimal(20,0)", "unsigned": "wrapped"}, None),
         (

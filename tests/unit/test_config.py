@@ -173,7 +173,7 @@ def test_a_fault_is_named_with_its_key_and_what_was_found(
 @pytest.mark.parametrize("key", ["upstream", "state", "table"])
 def test_what_has_no_default_must_be_there(tmp_path: Path, key: str) -> None:
     declared = {k: v for k, v in LEAST.items() if k != key}
-    assert f"'{key}' is missing" in refusal_of(tmp_path, declared).found
+    assert f"no '{key}'" in refusal_of(tmp_path, declared).found
 
 
 def job(**changes: Any) -> dict[str, Any]:
@@ -227,7 +227,7 @@ def test_all_faults_of_a_file_are_named_at_once(tmp_path: Path) -> None:
     ).found
     for fault in (
         "'upsteam'",
-        "'upstream' is missing",
+        "no 'upstream'",
         "'state'",
         "barrier_interval",
         "lanes",

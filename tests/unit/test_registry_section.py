@@ -62,7 +62,7 @@ def test_files_are_found_below_the_folder_and_secrets_stay_references(folder: Pa
 def test_a_format_with_schemas_by_id_needs_a_registry_and_others_do_not(folder: Path) -> None:
     empty: object
     for empty in ({}, None):
-        assert "'registry.url' is missing" in refusal_of(folder, empty)
+        assert "no 'registry.url'" in refusal_of(folder, empty)
         assert read(folder, empty, "orders").registry.url is None
     assert read(folder, NEAR, "orders").registry.urls == ["http://127.0.0.1:8081"]
 

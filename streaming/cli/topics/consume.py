@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from schemas.epoch import NO_EPOCH
+from schemas.errors import Code, TopicError
 from schemas.position import Key
 from schemas.records import Barrier, Row
 from streaming.cli.configuration import (
@@ -158,7 +159,7 @@ def _records(
     begins, form = target.start.offsets if target.start else (), RecordForm.of(target.format)
     stream = RecordStream(target.columns, target.table.key_columns, form, begins)
     with GrowingTopic(target.kafka, target.topic, target.barriers, stream) as topic:
-        partitions = topic.partitions
+        partitions = _partitions(topic, target)
         parts = partitions if target.by_partition else target.table.vnode_count
         complete = Complete(partitions, until)
         while True:
@@ -175,6 +176,22 @@ def _records(
         raise usage(f"--at {until}", f"a barrier that all partitions have; the last one is {complete.epoch}")
     if whole and not follow and complete.epoch == NO_EPOCH:
         raise usage("--at latest", "a barrier that all partitions have; there is none yet")
+
+
+def _partitions(topic: GrowingTopic, target: Target) -> int:
+    """Raises: TopicError(TOPIC_MISSING), also for the output of a job that has had no batch."""
+    try:
+        return topic.partitions
+    except TopicError as error:
+        if target.job is None or error.code is not Code.TOPIC_MISSING:
+            raise
+        raise TopicError(
+            error.code,
+            where=error.where,
+            found=f"no output of job {target.job} yet",
+            expected="the topic that the service makes in the first batch of the job",
+            next_step="see `backfill status`; if the service does not run, start it with `backfill run`",
+        ) from None
 
 
 def _line(record: Record, target: Target, form: PrintedForm) -> str:

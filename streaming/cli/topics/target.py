@@ -57,6 +57,8 @@ class Target:
     """Of the configuration, if there is one."""
     start: Start | TopicStart | None = None
     """Of an upstream: what its changes begin from, where that is not an empty table."""
+    job: str | None = None
+    """The job whose output it is, where a job named the topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +161,7 @@ def output_target(
         hint = nearest(unknown[0], declared.column_names)
         raise usage(f"column {unknown[0]!r} in --columns{hint}", f"columns of table {declared.name}")
     format_, barriers, by_partition = _format(loaded, topic), None, declared.by_partition
+    of_job = job if topic is None else None
     if loaded is not None and topic is None:
         barriers = loaded.topics.barriers
     start = None
@@ -181,6 +184,7 @@ def output_target(
         barriers=barriers,
         by_partition=by_partition,
         start=start,
+        job=of_job,
     )
 
 

@@ -43,8 +43,7 @@ def database_start(config: ServiceConfig, declared: PostgresStart, kafka: KafkaS
     Raises: TopicError(COMPACTED_INPUT); EnvironmentProblem(POSTGRES_UNREACHABLE, BROKER_UNREACHABLE); as
     `streaming.postgres.start.begin`.
     """
-    _refuse_compacted(kafka, config.upstream)
-    offsets = offsets_at(kafka, config.upstream, round((time.time() - MARGIN_S) * 1_000))
+    offsets = first_offsets(config, kafka)
     begun = _begun(config, declared)
     log.info(
         "starts_at",
@@ -62,6 +61,12 @@ def database_start(config: ServiceConfig, declared: PostgresStart, kafka: KafkaS
         begun.declared.forms.time,
         begun.declared.publication,
     )
+
+
+def first_offsets(config: ServiceConfig, kafka: KafkaSettings) -> tuple[int, ...]:
+    """The offsets that a start from the database has now. Raises: TopicError(COMPACTED_INPUT); as `offsets_at`."""
+    _refuse_compacted(kafka, config.upstream)
+    return offsets_at(kafka, config.upstream, round((time.time() - MARGIN_S) * 1_000))
 
 
 def survey_of(config: ServiceConfig, declared: PostgresStart) -> Survey:

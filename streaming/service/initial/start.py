@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import closing
 
-import structlog
 from confluent_kafka import Consumer, TopicPartition
 
 from schemas.errors import Code, ConfigError, StateError
@@ -19,8 +18,6 @@ from state.initial.table import checked_table
 from state.journal import Entry
 from streaming.kafka.clients import KafkaSettings, translated
 from streaming.kafka.topics import watermarks
-
-log = structlog.get_logger(__name__)
 
 
 def start_of(
@@ -49,12 +46,7 @@ def start_of(
 
 def _start_from_earliest(topic: str, kafka: KafkaSettings) -> TopicStart | None:
     offsets = tuple(marks.earliest for marks in watermarks(kafka, topic))
-    if not any(offsets):
-        return None
-    log.warning(
-        "starts_at", upstream=topic, offsets=list(offsets), reason="older records are gone from the topic"
-    )
-    return TopicStart(offsets)
+    return TopicStart(offsets) if any(offsets) else None
 
 
 def _start_from_delta(declared: DeltaStart, config: ServiceConfig, kafka: KafkaSettings) -> Start:
@@ -62,7 +54,6 @@ def _start_from_delta(declared: DeltaStart, config: ServiceConfig, kafka: KafkaS
     offsets = declared.offsets
     if declared.timestamp is not None:
         offsets = offsets_at(kafka, topic, declared.timestamp)
-        log.info("starts_at", upstream=topic, offsets=list(offsets))
     assert offsets is not None
     _refuse_beyond_topic(offsets, kafka, topic)
     return Start(declared, offsets, source.rows)

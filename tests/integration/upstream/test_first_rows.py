@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,17 @@ from confluent_kafka import Producer
 
 from schemas.errors import Code, ConfigError
 from schemas.formats.debezium import DebeziumFormat
+from schemas.formats.names.seen import SeenNames, refuse_absent
+from schemas.formats.protocol import UpstreamFormat
 from schemas.formats.upsert import UpsertFormat
-from schemas.records import BARRIER_HEADER
+from schemas.formats.with_registry import RegistryFormat
+from schemas.settings.config import check
 from schemas.table import TableSchema, declare
+from schemas.topics import UpstreamSection
 from streaming.cli.app import main
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import watermarks
-from streaming.source.fields.first_rows import OF_PARTITION, check_columns, check_logs
+from streaming.service.checks.first_records import OF_PARTITION, FirstRecords, read_first
 from streaming.source.fields.newest_rows import OF_A_LOOK, NewestRows
 from tests.kit.debezium import UNLISTED, recorded, recorded_schemas
 
@@ -27,6 +31,27 @@ pytestmark = pytest.mark.kafka
 
 def table(**columns: Any) -> TableSchema:
     return declare({"name": "t", "columns": {"id": "bigint"} | columns, "primary_key": ["id"]})
+
+
+def first(
+    kafka: KafkaSettings, topic: str, format_: UpstreamFormat, table: TableSchema, begins: Sequence[int] = ()
+) -> FirstRecords:
+    """What a start sees of a topic in this format."""
+    declared = {"upstream": topic, "state": "state", "table": table.to_dict()}
+    config = check(declared, path=Path("config.yaml"))
+    source = UpstreamSection(topic, format_)
+    schemas = format_.schemas_by_id if isinstance(format_, RegistryFormat) else None
+    as_given = config.model_copy(update={"source": source, "table": table})
+    return read_first(as_given, kafka, begins, schemas=schemas)
+
+
+def check_columns(
+    kafka: KafkaSettings, topic: str, format_: UpstreamFormat, table: TableSchema, begins: Sequence[int] = ()
+) -> SeenNames:
+    seen = first(kafka, topic, format_, table, begins).names
+    assert seen is not None
+    refuse_absent(seen, topic)
+    return seen
 
 
 def send(bootstrap: str, topic: str, rows: list[tuple[int, Any]], **more: Any) -> None:
@@ -41,18 +66,16 @@ def test_columns_are_looked_for_in_the_first_rows_of_each_partition(
     bootstrap: str, topic: Callable[..., str]
 ) -> None:
     name, kafka, rows = topic(partitions=3), KafkaSettings(bootstrap), UpsertFormat()
-    assert check_columns(kafka, name, rows, table(a="bigint")) is not None  # there is nothing to judge
+    assert check_columns(kafka, name, rows, table(a="bigint")).rows == 0  # there is nothing to judge
     beyond: list[tuple[int, Any]] = [(0, {"x": 1})] * OF_PARTITION + [(0, {"a": 1})]
     send(bootstrap, name, [*beyond, (1, None), (2, {"y": None})])
-    send(bootstrap, name, [(1, {"a": 1})], headers={BARRIER_HEADER: b"7"})
     with pytest.raises(ConfigError) as caught:
         check_columns(kafka, name, rows, table(a="bigint", x="bigint"))
     assert (caught.value.code, caught.value.where) == (Code.COLUMN_ABSENT, name)
     assert "1,001 rows without column a; their other fields: 'y'" in caught.value.found
     seen = check_columns(kafka, name, rows, table(a="bigint", x="bigint"), [1, 0, 0])
-    assert seen is not None
     assert seen.rows == OF_PARTITION + 1
-    assert check_columns(kafka, name, rows, table(x="int", y="int")) is not None
+    assert check_columns(kafka, name, rows, table(x="int", y="int")).rows == OF_PARTITION + 1
 
 
 @pytest.mark.parametrize("form", ["plain", "schemas", "avro"])
@@ -67,7 +90,6 @@ def test_columns_of_recorded_events_are_found(bootstrap: str, topic: Callable[..
     if form == "avro":
         format_ = DebeziumFormat(encoding="avro-registry").with_schemas(recorded_schemas())
     seen = check_columns(KafkaSettings(bootstrap), name, format_, UNLISTED)
-    assert seen is not None
     assert "tags" in seen.undeclared
     declared = UNLISTED.to_dict()
     wrong = declare({**declared, "columns": declared["columns"] | {"amout": "decimal(18,2)"}})
@@ -104,7 +126,7 @@ def test_doctor_says_it_as_a_start_would(
     )
     found = columns(b="int")
     assert found["verdict"] == "failed"
-    assert found["found"].startswith(f"COLUMN_ABSENT at {name}: 3 rows without column b")
+    assert found["found"].startswith(f"COLUMN_ABSENT at {name}: found 3 rows without column b")
     assert columns(a="int", b={"type": "int", "fill": None})["verdict"] == "ok"
 
 
@@ -130,17 +152,19 @@ def event(number: int, lsn: int, ts_ms: int) -> dict[str, Any]:
 
 def test_two_connectors_under_one_name_are_reported(bootstrap: str, topic: Callable[..., str]) -> None:
     name, kafka, format_ = topic(partitions=2), KafkaSettings(bootstrap), DebeziumFormat()
-    assert check_logs(kafka, name, format_, table(a="bigint")) == 0
+    assert first(kafka, name, format_, table(a="bigint")).log_count == 0
     one = [event(n, 5_000 + n, n) for n in range(20)]
     send(bootstrap, name, [(0, each) for each in one])
-    assert check_logs(kafka, name, format_, table(a="bigint")) == 1
+    alone = first(kafka, name, format_, table(a="bigint"))
+    alone.refuse_shared_logs()
+    assert (alone.log_count, alone.count, alone.faults) == (1, 20, [])
     # The other database's changes come between, in the other partition.
     two = [event(n, n % 2 * 900_000 + n, 100 + n) for n in range(10)]
     send(bootstrap, name, [(1, each) for each in two])
     with pytest.raises(ConfigError) as caught:
-        check_logs(kafka, name, format_, table(a="bigint"))
+        first(kafka, name, format_, table(a="bigint")).refuse_shared_logs()
     assert (caught.value.code, caught.value.where) == (Code.LOG_SHARED, f"{name}-1")
     assert "postgresql shop/shop goes back and forth" in caught.value.found
     accepting = DebeziumFormat(on_log_reset="accept")
-    assert check_logs(kafka, name, accepting, table(a="bigint")) is None
-    assert check_logs(kafka, name, UpsertFormat(), table(a="bigint")) is None
+    assert first(kafka, name, accepting, table(a="bigint")).logs is None
+    assert first(kafka, name, UpsertFormat(), table(a="bigint")).logs is None

@@ -1,0 +1,138 @@
+"""Checks of the state: its folder, its tables, its owner, and what it was made of."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import structlog
+
+from schemas.errors import Code, StateError
+from state.storage import Storage, now_ms
+from streaming.protocol.recovery.steps import out_of_step
+from streaming.runtime.sign_of_life import GONE_S, last_seen_ms
+from streaming.service.checks.findings import Finding
+from streaming.service.checks.machine import existing
+from streaming.service.checks.surroundings import Surroundings
+from streaming.service.job_checks import (
+    refuse_changed_jobs,
+    refuse_incompatible_lanes,
+    refuse_nothing_to_do,
+)
+from streaming.service.presence import Presence, instance_name
+from streaming.source.upstream_checks import refuse_foreign, refuse_partial
+
+log = structlog.get_logger(__name__)
+
+
+def folder(found: Surroundings) -> Iterator[Finding]:
+    """Check that it can be written, without making it. Raises: StateError(STATE_PATH_INVALID)."""
+    storage, root = found.storage, Path(found.declared.state)
+    if not storage.is_store and not root.exists():
+        above = existing(root)
+        if not (above.is_dir() and os.access(above, os.W_OK | os.X_OK)):
+            raise StateError(
+                Code.STATE_PATH_INVALID, where=str(root), found=f"a path that can't be made in {above}"
+            )
+        yield Finding.ok("state", f"{root}, made at the first start")
+        return
+    try:
+        storage.prepare()
+        is_new = storage.is_store and not storage.exists()
+    except (OSError, ValueError) as error:
+        # Its message may quote credentials of the URI.
+        raise StateError(
+            Code.STATE_PATH_INVALID,
+            where="state",
+            found=f"a store that does not answer ({type(error).__name__})",
+            next_step="look at the address, the credentials and the network",
+        ) from None
+    shown = "the store answers" if storage.is_store else str(root)
+    yield Finding.ok("state", shown + ("; made at the first start" if is_new else ""))
+
+
+def tables(found: Surroundings) -> Iterator[Finding]:
+    """Check that all are there. Raises: StateError(STATE_TABLE_CORRUPT)."""
+    if found.repairs:
+        set_torn_aside(found.storage)
+    refuse_partial(found.storage, found.entry)
+    if found.entry is None:
+        yield Finding.ok("tables", "none yet: a new state")
+    else:
+        yield Finding.ok("tables", "all there")
+
+
+def set_torn_aside(storage: Storage) -> None:
+    """Rename what a power failure tore, and log it. For a start alone."""
+    for torn in storage.set_torn_aside():
+        log.warning(
+            "set_torn_aside", path=torn, reason="not synced before a power failure; nothing relied on it"
+        )
+
+
+def owner(found: Surroundings) -> Iterator[Finding]:
+    """Another instance that lives, from which a start takes the state over."""
+    if found.entry is None:
+        return
+    presence, name = Presence(found.storage), found.entry.owner
+    seen_ms = last_seen_ms(found.storage, name)
+    if seen_ms is None or now_ms() - seen_ms > GONE_S * 1_000:
+        yield Finding.ok("owner", f"{name}, which has ended")
+    elif presence.is_fenced_by(instance_name(), name):
+        step = "a start here waits until that one has ended; --take-over takes the state back"
+        yield Finding.warning("owner", f"{name}, which runs, and took over from this instance", step)
+    else:
+        step = "a start takes the state over, and that one ends; stop it first if it isn't to be replaced"
+        yield Finding.warning("owner", f"{name}, which runs", step)
+
+
+def binding(found: Surroundings) -> Iterator[Finding]:
+    """Check that the state is of this table and topic.
+
+    Raises: StateError(STATE_FOREIGN, SCHEMA_CHANGED, VNODE_LAYOUT_CHANGED, PK_CHANGED); TopicError(TOPIC_REPLACED,
+    PARTITIONS_CHANGED).
+    """
+    if found.entry is None:
+        return
+    refuse_foreign(
+        found.entry.table,
+        found.config.table,
+        found.upstream,
+        state=found.storage.root,
+        has_plan=found.entry.plan is not None,
+    )
+    yield Finding.ok("binding", f"a state of {found.upstream.topic}, with the table as it is declared")
+
+
+def start(found: Surroundings) -> Iterator[Finding]:
+    """Check where the table starts, and that a lost state can be made anew.
+
+    Raises: StateError(INITIAL_CHANGED, OUTPUT_OUT_OF_STEP); ConfigError for an unfit Delta table, and offsets that are
+    not the topic's.
+    """
+    config = found.config
+    if found.rebuild and config.initial_postgres is not None:
+        raise out_of_step(
+            "outputs of a lost state, and a table that starts from PostgreSQL",
+            "a table that can be read again as of the time at which it was: only a new state, and new outputs",
+            found.storage.root,
+        )
+    at, _ = found.start, found.beginning
+    if config.start is not None:
+        yield Finding.ok("initial", str(at or config.initial_postgres))
+
+
+def jobs(found: Surroundings) -> Iterator[Finding]:
+    """Check those of the configuration against those of the state.
+
+    Raises: ConfigError(JOB_CHANGED, CONFIG_INVALID, NO_JOB).
+    """
+    config, known = found.config, found.known_jobs
+    configured = [job.with_partitions(found.upstream.partitions) for job in config.jobs]
+    refuse_changed_jobs(known, configured)
+    refuse_incompatible_lanes((*known, *configured), config.lanes)
+    if found.exit_when_complete:
+        refuse_nothing_to_do(known, configured)
+    if known:
+        yield Finding.ok("jobs", f"{len(known)} in the state, none declared otherwise")

@@ -1,0 +1,130 @@
+"""What the checks of one start look at, each part looked at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from confluent_kafka.admin import AdminClient
+
+from schemas.job import JobDefinition
+from schemas.records import RecordId
+from schemas.settings.config import ServiceConfig
+from state.initial.start import AnyStart
+from state.journal import PATH as JOURNAL_PATH
+from state.journal import Entry, Journal
+from state.progress_table import PATH as PROGRESS_PATH
+from state.progress_table import ProgressTable
+from state.storage import Storage
+from streaming.core.jobs import jobs_after
+from streaming.kafka.clients import KafkaSettings
+from streaming.kafka.topics import admin
+from streaming.service.initial.start import start_of
+from streaming.service.job_checks import counted
+from streaming.sink.kinds import Sinks, SinkSetup
+from streaming.source.upstream_checks import UpstreamIdentity
+
+if TYPE_CHECKING:
+    from streaming.service.checks.first_records import FirstRecords
+
+
+@dataclass
+class Surroundings:
+    """The configuration of a start, and what it finds. Each property may raise what a check of it reports.
+
+    `kafka` is None before an embedded broker is started. `skip_records`, `rebuild` and `exit_when_complete` are options
+    of the start. `repairs`: it sets aside what a power failure tore, as the owner of the state; else nothing is
+    changed. `journal` is the owner's handle, once there is one.
+    """
+
+    declared: ServiceConfig
+    kafka: KafkaSettings | None
+    skip_records: frozenset[RecordId] = frozenset()
+    rebuild: bool = False
+    exit_when_complete: bool = False
+    repairs: bool = False
+    journal: Journal | None = None
+
+    @property
+    def broker(self) -> KafkaSettings:
+        """The broker; checks that use it need that of the broker."""
+        assert self.kafka is not None
+        return self.kafka
+
+    @cached_property
+    def admin(self) -> AdminClient:
+        return admin(self.broker)
+
+    @cached_property
+    def upstream(self) -> UpstreamIdentity:
+        return UpstreamIdentity.of(self.broker, self.declared.upstream, client=self.admin)
+
+    @cached_property
+    def config(self) -> ServiceConfig:
+        """The configuration with what follows from the number of the upstream's partitions."""
+        return counted(self.declared, self.upstream.partitions)
+
+    @cached_property
+    def sinks(self) -> Sinks:
+        config = self.declared
+        parks = config.on_bad_record == "park"
+        return Sinks(SinkSetup.from_config(config, self.broker, parks=parks))
+
+    @cached_property
+    def storage(self) -> Storage:
+        return Storage(self.declared.state, synced=self.declared.sync_state)
+
+    @property
+    def entry(self) -> Entry | None:
+        """The journal's entry, None for a new state."""
+        return self._entry if self.journal is None else self.journal.current
+
+    @cached_property
+    def _entry(self) -> Entry | None:
+        # To open a table that is not there would create it.
+        if not self.storage.exists(JOURNAL_PATH, "_delta_log"):
+            return None
+        return Journal(self.storage, self.config.table).current
+
+    @property
+    def has_finished_batch(self) -> bool:
+        """True once an error at a record is no longer likely the configuration's."""
+        if self.entry is None or not self.storage.exists(PROGRESS_PATH, "_delta_log"):
+            return False
+        return ProgressTable(self.storage, self.config.table).epoch > 0
+
+    @property
+    def known_jobs(self) -> Sequence[JobDefinition]:
+        """The jobs of the state, as they are once its open batch is done."""
+        entry = self.entry
+        if entry is None or entry.plan is None:
+            return ()
+        return [job.definition for job in jobs_after(entry.plan, self.config.table).jobs]
+
+    @cached_property
+    def start(self) -> AnyStart | None:
+        """The start of the table; None for the topic's first record, and for a new one from a database."""
+        if self.entry is None and self.config.initial_postgres is not None:
+            return None
+        return start_of(self.config, self.entry, self.broker, state=self.storage.root)
+
+    @cached_property
+    def beginning(self) -> Sequence[int]:
+        """The first offset of each partition that is to be read; of a new start from a database as it would be now."""
+        if self.entry is None and self.config.initial_postgres is not None:
+            # psycopg takes a fifth of a second to import, which other starts should not pay.
+            from streaming.service.initial.database import first_offsets
+
+            return first_offsets(self.config, self.broker)
+        return [0] * self.upstream.partitions if self.start is None else self.start.offsets
+
+    @cached_property
+    def first_records(self) -> FirstRecords:
+        # As in `listed`.
+        from streaming.service.checks.first_records import read_first
+
+        plan = None if self.entry is None else self.entry.plan
+        skipped = frozenset(plan.skipped) if plan else frozenset()
+        return read_first(self.config, self.broker, self.beginning, self.skip_records | skipped)
