@@ -245,7 +245,7 @@ class _Skipped:
 
 
 def named_once(schema: Schema) -> Schema:
-    """The same with each named type defined where it comes first, and by its name from there on."""
+    """A schema with each named type defined where it comes first, and by its name from there on."""
     return _named_once(schema, set())
 
 

@@ -154,7 +154,7 @@ def fields_of(structs: pa.StructArray) -> dict[str, pa.Array]:
 
 
 def null_where(structs: pa.StructArray, flags: Flags) -> pa.StructArray:
-    """The same structs, null also where a flag is set."""
+    """These structs, null also where a flag is set."""
     if not flags.any():
         return structs
     mask = pa.array(flags | ~flags_of(structs.is_valid()))

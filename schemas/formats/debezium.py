@@ -115,7 +115,7 @@ class DebeziumFormat(RegistryFormat):
         return self._asks_transactions
 
     def with_transactions(self) -> Self:
-        """The same format, which also reads the transaction of each change; for connectors of PostgreSQL.
+        """This format, which also reads the transaction of each change; for connectors of PostgreSQL.
 
         It is no part of the declaration. Raises: ValueError where events come with the row before.
         """

@@ -170,7 +170,7 @@ class Format(BaseModel):
         return KnownSchemas()
 
     def with_schemas(self, schemas: Schemas) -> Self:
-        """The same format, which looks schemas up in these. For lanes and decoders they must be `KnownSchemas`."""
+        """This format, looking schemas up in these. For lanes and decoders they must be `KnownSchemas`."""
         return self
 
     def misfit_of(self, half: Half, schema: WriterSchema, table: TableSchema) -> str | None:
@@ -187,7 +187,7 @@ class Format(BaseModel):
         return self.misfit_of_columns(table)
 
     def misfit_as_upstream(self, table: TableSchema) -> str | None:
-        """The same of an upstream, which has to read all keys of columns (`column_keys`); an output needs none."""
+        """The reason of an upstream, which has to read all keys of columns (`column_keys`) as well; else None."""
         for each in table.columns:
             if unread := sorted(each.keys_in_records.keys() - self.column_keys):
                 return f"{unread[0]} of column {each.name} is not read by format {self.form!r}"
@@ -199,7 +199,7 @@ class Format(BaseModel):
         return frozenset()
 
     def misfit_of_columns(self, table: TableSchema) -> str | None:
-        """Same as `misfit`, for a format's own conditions on the columns and on its keys."""
+        """The reason by a format's own conditions on the columns and on its keys; None if they hold."""
         return None
 
     def keys(self, key_columns: Sequence[Column]) -> KeyEncoder | None:
@@ -234,7 +234,7 @@ class OutputFormat(Format):
         return None
 
     def with_ids(self, ids: SchemaIds) -> Self:
-        """The same, whose records begin with these ids, if it is `framed`; such a one without ids raises ValueError."""
+        """This format, its records beginning with these ids, if it is `framed`; without ids that raises ValueError."""
         return self
 
     @abstractmethod

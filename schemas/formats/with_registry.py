@@ -47,7 +47,7 @@ class RegistryFormat(UpstreamFormat):
         return self._schemas if isinstance(self._schemas, KnownSchemas) else KnownSchemas()
 
     def with_schemas(self, schemas: Schemas) -> Self:
-        """Same as `Format.with_schemas`; a format that is not framed ignores them."""
+        """This format with schemas to look up in; one that is not framed ignores them."""
         if not self.framed:
             return self
         copy = self.model_copy()

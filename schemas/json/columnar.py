@@ -50,7 +50,7 @@ def object_pieces(
     *,
     spaced: bool = False,
 ) -> list[Piece]:
-    """Same as `encode_objects`, in pieces that are to be joined with others.
+    """Objects as by `encode_objects`, in pieces that are to be joined with others.
 
     `spaced`: with a space behind each comma and colon, as many programs write JSON, and this service never does.
     """

@@ -102,7 +102,7 @@ class DebeziumValues:
     unsigned: Unsigned | None = None
 
     def for_column(self, column: Column) -> DebeziumValues:
-        """The same with what a column of the upstream says itself."""
+        """The settings of one column: its own where it has some, else these."""
         return replace(
             self,
             time=column.time or self.time,

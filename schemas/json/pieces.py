@@ -91,7 +91,7 @@ def join(pieces: Iterable[Piece], *, null: bytes = b"") -> pa.BinaryArray:
 
 
 def _interleaved(parts: list[pa.Array | pa.Scalar], null: bytes) -> pa.BinaryArray:
-    """Same as Arrow's `binary_join_element_wise`, in two thirds of the time as long as the pieces are short.
+    """Pieces joined row by row, in two thirds of the time of Arrow's `binary_join_element_wise` if they are short.
 
     All pieces are put into one array, a constant once, from which each row's are taken side by side: that they are a
     row is then a matter of offsets.
@@ -151,6 +151,6 @@ def binary(data: npt.NDArray[np.generic], offsets: npt.NDArray[np.int32]) -> pa.
 
 
 def null_where(array: pa.Array, texts: pa.BinaryArray) -> pa.BinaryArray:
-    """The same texts, null where `array` is."""
+    """These texts, null where `array` is."""
     bits = np.packbits(array.is_valid().to_numpy(zero_copy_only=False), bitorder="little")
     return pa.Array.from_buffers(pa.binary(), len(texts), [pa.py_buffer(bits), *texts.buffers()[1:]])

@@ -1,4 +1,4 @@
-"""The last end of a service, in the note of its journal: how it ended, and with which error.
+"""The last end of a service, in the note of its journal: the kind, the time, and the error.
 
 It counts until the next batch is finished: `epoch` is the last finished one at that time.
 """
@@ -53,7 +53,7 @@ class FaultReport:
 
 @dataclass(frozen=True, slots=True)
 class LastEnd:
-    """How a service ended. Times are Unix milliseconds.
+    """The end of a service's work. Times are Unix milliseconds.
 
     `times` counts the ends by this same fault with no batch finished between them, the first of which was at
     `since_ms`. `joined` are codes of faults that came up while it was suspended. `requests_from` is the first offset of

@@ -28,7 +28,7 @@ from streaming.source.barriers.injecting.injector import injector_id
 
 @dataclass(frozen=True, slots=True)
 class Belongings:
-    """What a state has, whether it is there or not: names of folders, topics, groups and subjects."""
+    """The belongings of a state, there or not: names of folders, topics, groups and subjects."""
 
     folders: tuple[str, ...]
     topics: tuple[str, ...]

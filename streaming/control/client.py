@@ -130,7 +130,7 @@ class ControlClient:
     def await_job(self, name: str) -> JobState:
         """A requested job, once its start barrier is in its output.
 
-        Raises: TopicError(OUTPUT_TOPIC_MISMATCH) when its output topic turned out to be unfit.
+        Raises: TopicError(OUTPUT_TOPIC_MISMATCH) when its output topic turned out to be incompatible.
         """
 
         def opened() -> JobState | bool | None:

@@ -33,7 +33,7 @@ from schemas.json.pieces import Piece, join
 from schemas.records import Op
 from schemas.table import Column, TableSchema
 from schemas.types import ColumnType, TypeName
-from streaming.events.encoders import Columns, EncodedRecords, EventEncoder, Ops, RecordContent
+from streaming.events.encoders import Columns, EventEncoder, EventRecords, Ops, RecordContent
 
 CONNECTOR = "postgresql", "test"
 """The connector in the source of an event, and its name."""
@@ -58,15 +58,15 @@ class ConnectorEvents(EventEncoder):
             groups.append((kept, self._upserts(take(after, kept))))
         return in_order(groups, len(ops))
 
-    def records(self, keys: pa.BinaryArray, values: pa.BinaryArray, ops: Ops, first: int) -> EncodedRecords:
+    def records(self, keys: pa.BinaryArray, values: pa.BinaryArray, ops: Ops, first: int) -> EventRecords:
         events = self._events(values, ops, first)
         gone = ops == Op.DELETE
         if not gone.any():
-            return EncodedRecords(keys, events)
+            return EventRecords(keys, events)
         rows = np.repeat(np.arange(len(ops)), 1 + gone)
         tombstones = np.zeros(len(rows), np.bool_)
         tombstones[1:] = rows[1:] == rows[:-1]
-        return EncodedRecords(keys.take(pa.array(rows)), events.take(pa.array(rows, mask=tombstones)))
+        return EventRecords(keys.take(pa.array(rows)), events.take(pa.array(rows, mask=tombstones)))
 
     @abstractmethod
     def _upserts(self, rows: Columns) -> pa.BinaryArray:

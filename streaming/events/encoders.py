@@ -38,7 +38,7 @@ _OPS_BY_FIRST_BYTE = {2 * op: op for op in Op}
 _NO_ORIGINS = Origins("", "", np.zeros(0, np.int32), np.zeros(0, np.int64), ())
 
 
-class EncodedRecords(NamedTuple):
+class EventRecords(NamedTuple):
     """Keys and values of the same length, in the order in which they are sent."""
 
     keys: pa.BinaryArray
@@ -72,9 +72,9 @@ class EventEncoder(ABC):
         key columns of `after`, which are the change's.
         """
 
-    def records(self, keys: pa.BinaryArray, values: pa.BinaryArray, ops: Ops, first: int) -> EncodedRecords:
+    def records(self, keys: pa.BinaryArray, values: pa.BinaryArray, ops: Ops, first: int) -> EventRecords:
         """The records of changes with these `values`. The first change is number `first` in its topic."""
-        return EncodedRecords(keys, values)
+        return EventRecords(keys, values)
 
     def read_back(self, value: bytes | None) -> RecordContent | None:
         """The content of a record of `records`, None for a tombstone. Raises: ValueError for any other value."""

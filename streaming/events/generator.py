@@ -15,14 +15,14 @@ import pyarrow as pa
 from schemas.errors import Code, ConfigError
 from schemas.records import Op
 from schemas.table import TableSchema
-from streaming.events.encoders import EncodedRecords, EventEncoder, Ops, change_events
+from streaming.events.encoders import EventEncoder, EventRecords, Ops, change_events
 from streaming.events.rows import InventedRows, Numbers
 
 Flags = npt.NDArray[np.bool_]
 Versions = npt.NDArray[np.uint32]
 
 _KINDS = np.array([Op.UPDATE, Op.DELETE, Op.INSERT], np.int8)
-_NOTHING = EncodedRecords(pa.array([], pa.binary()), pa.array([], pa.binary()))
+_NOTHING = EventRecords(pa.array([], pa.binary()), pa.array([], pa.binary()))
 _AMPLE = 8
 _REVIVED_SHARE = 0.25
 """So many of the inserts bring a deleted key back, if there is one."""

@@ -179,7 +179,7 @@ def long_changes(job: LaneJob, changes: Changes, columns: ChangeColumns) -> Iter
 
 
 def long_record(job: LaneJob, fault: Fault) -> LongRow:
-    """The same of a job that reads the upstream topic: a record of before the batch that is one of its slice."""
+    """The row that stops a job which reads the upstream topic: a record of before the batch, of its slice."""
     return LongRow(job.definition.name, position_to_text((fault.offset,)), fault.found, fault.expected)
 
 

@@ -292,7 +292,7 @@ class LaneJob:
     def full_barrier(
         self, upstream: Barrier, partition: int, progress: Mapping[int, Progress]
     ) -> Barrier | None:
-        """The same with the progress of all parts; None if it is longer than its topic takes.
+        """The barrier with the progress of all parts; None if it is longer than its topic takes.
 
         Keys of thousands of bytes can make it so. `progress` is that of the lane's parts once slices were read.
         """

@@ -155,7 +155,7 @@ class Reason(ApiModel):
 
 
 class EndStatus(ApiModel):
-    """How the service ended its work last; until the next batch is done."""
+    """The last end of the service's work; until the next batch is done."""
 
     kind: EndKind = Field(
         description="`suspended`: its process is up, and waits for a request. `failed`: an error ended it. "
@@ -294,7 +294,7 @@ class Problem(ApiModel):
 
 
 class WayOn(BaseModel):
-    """How a suspended table is to go on."""
+    """A decision on a suspended table."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 

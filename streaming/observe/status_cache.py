@@ -43,7 +43,7 @@ from streaming.observe.models import (
     Status,
     VnodeStatus,
 )
-from streaming.protocol.report import BatchReport, Standing
+from streaming.protocol.report import BatchReport, FoundState
 from streaming.service.vitals import Vitals
 
 _VERSION = version("arrangement-backfill")
@@ -76,7 +76,7 @@ class StatusCache:
     disk: Callable[[ReplicaFiles | None], DiskStatus | None] = lambda _: None
     started: float = field(init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _standing: Standing | None = None
+    _standing: FoundState | None = None
     _jobs: Mapping[str, JobView] = field(default_factory=dict)
     _progress: JobsProgress = field(default_factory=JobsProgress)
     _changes: int = 0
@@ -96,7 +96,7 @@ class StatusCache:
         """Take a batch into account. For each of its barriers the seconds from its injection until now."""
         wall_s, now_s = self.clock(), self.steady()
         plan = report.plan
-        standing = Standing(
+        standing = FoundState(
             report.outcome.jobs,
             report.progress,
             report.files,
@@ -120,7 +120,7 @@ class StatusCache:
             self._add_to_history(report, wall_s, now_s)
         return latencies
 
-    def restore(self, standing: Standing) -> None:
+    def restore(self, standing: FoundState) -> None:
         """Take the state into account that a start has found: its jobs are shown before its first batch."""
         with self._lock:
             if self._standing is None:
@@ -130,7 +130,7 @@ class StatusCache:
                     standing.epoch, unix_ms_from_epoch(standing.epoch) / 1_000, self.clock(), self.steady()
                 )
 
-    def _stand(self, standing: Standing, now_s: float) -> None:
+    def _stand(self, standing: FoundState, now_s: float) -> None:
         stored = standing.files.rows_by_vnode(max(standing.vnode_count, 1))
         views = [
             JobView.of(job, standing.progress.get(job.name, {}), stored, standing.ends)

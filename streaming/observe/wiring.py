@@ -15,7 +15,7 @@ from streaming.observe.metrics import Metrics
 from streaming.observe.models import SourceStatus, Status
 from streaming.observe.state_size import StateSize
 from streaming.observe.status_cache import StatusCache
-from streaming.protocol.report import BatchReport, Standing
+from streaming.protocol.report import BatchReport, FoundState
 from streaming.service.service import Service
 from streaming.sink.kinds import Sinks, SinkSetup
 
@@ -27,8 +27,8 @@ class _Observed:
     cache: StatusCache
     metrics: Metrics
 
-    def stands(self, standing: Standing) -> None:
-        self.cache.restore(standing)
+    def starts_from(self, state: FoundState) -> None:
+        self.cache.restore(state)
 
     def batch(self, report: BatchReport) -> None:
         self.metrics.note(report, self.cache.note(report))

@@ -84,7 +84,7 @@ class Planner:
         return replace(plan, jobs=jobs, lanes=self._forward.lanes_of(step, jobs), silent=step.silent)
 
     def ordinary(self, waiting: Sequence[AlignedBarrier], duplicates: DuplicatesBefore) -> BatchPlan:
-        """The plan over the first of the waiting barriers. Unfit new jobs are refused.
+        """The plan over the first of the waiting barriers. Incompatible new jobs are refused.
 
         Raises: TopicError for such a job of the configuration, ConfigError and EnvironmentProblem likewise.
         """

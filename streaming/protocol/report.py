@@ -125,7 +125,7 @@ def _added(parts: Sequence[Mapping[str, _Number]]) -> dict[str, _Number]:
 
 
 @dataclass(frozen=True)
-class Standing:
+class FoundState:
     """The state as a start finds it, before a batch of its own. `ends` are the offsets that are handled."""
 
     jobs: Sequence[JobState]
@@ -140,7 +140,7 @@ class Standing:
 class Observer(Protocol):
     """Gets what a service does, from the thread of its stream. It must be quick, and raise nothing."""
 
-    def stands(self, standing: Standing) -> None:
+    def starts_from(self, state: FoundState) -> None:
         """Take the state into account that a start has found."""
 
     def batch(self, report: BatchReport) -> None:
@@ -156,10 +156,10 @@ class Observers:
 
     each: Sequence[Observer]
 
-    def stands(self, standing: Standing) -> None:
+    def starts_from(self, state: FoundState) -> None:
         """Pass the state on that a start has found."""
         for observer in self.each:
-            observer.stands(standing)
+            observer.starts_from(state)
 
     def batch(self, report: BatchReport) -> None:
         """Pass a batch on."""

@@ -71,7 +71,7 @@ class StreamState:
         self._in_file = frozenset(job.name for job in jobs)
 
     def refuse(self, job: JobState, error: BackfillError) -> None:
-        """Remove a new job that is unfit, or whose topics or schemas are. The next batch reports it.
+        """Remove a new job that is incompatible, or whose topics or schemas are. The next batch reports it.
 
         Raises: the error, for a job of the configuration that was not delayed: the operator is watching the start.
         """

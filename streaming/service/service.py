@@ -111,7 +111,7 @@ class Service:
     trouble_limit_s: float = LIMIT_S
     """Seconds for which transient trouble is waited for."""
     barriers: BarrierSource | None = None
-    """That of the run under way, or of the last one."""
+    """The source of the run under way, or of the last one."""
     _stop: threading.Event = field(default_factory=threading.Event)
     _journal: Journal | None = None
     _signs_of_life: ExitStack = field(default_factory=ExitStack)
@@ -223,7 +223,7 @@ class Service:
             except BackfillError as fault:
                 if restart_policy.may_pass(fault) or not self._faults.suspends(fault):
                     raise
-                Observers(self.observers).stands(owned.batches.standing)
+                Observers(self.observers).starts_from(owned.batches.found_state)
                 self._report_trouble(fault)
                 return self._faults.await_decision(fault, guard)
         return False
@@ -297,7 +297,7 @@ class Service:
             recovered = batches.recover()
             if recovered is not None:
                 on_batch(recovered)
-            Observers(self.observers).stands(batches.standing)
+            Observers(self.observers).starts_from(batches.found_state)
             check_jobs(batches, self.config)
             if self.exit_when_complete:
                 refuse_nothing_to_do([job.definition for job in batches.jobs], self.config.jobs)

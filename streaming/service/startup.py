@@ -114,8 +114,8 @@ class Startup:
         """Own the state that `journal` was opened in, and fence the instance that had it.
 
         Raises: StateError for a state of another topic, table or start; InputError(DATA_LOST); TopicError for outputs
-        that are used while the state is new, or not as the jobs declare; ConfigError for an unfit table to start from,
-        and for columns that no record has.
+        that are used while the state is new, or not as the jobs declare; ConfigError for an incompatible table to
+        start from, and for columns that no record has.
         """
         config, current = self.config, journal.current
         # 1. What can be refused, before the first write.

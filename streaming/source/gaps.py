@@ -95,7 +95,7 @@ class Gaps:
 
 
 def refuse_lost(kafka: KafkaSettings, topic: str, next_offsets: Sequence[int], gaps: Gaps) -> None:
-    """Same as `Gaps.refuse_lost`, with the topic's current watermarks."""
+    """Checks as `Gaps.refuse_lost`, by the topic's current watermarks."""
     gaps.refuse_lost(topic, watermarks(kafka, topic), next_offsets)
 
 

@@ -66,7 +66,7 @@ class UpstreamSource:
         return self._records.range(*self._begun(first, end))
 
     def find_barriers(self, first: Sequence[int]) -> BarriersFound:
-        """Same as `found.find_barriers`, without Spark."""
+        """The barriers from these offsets on, found without Spark."""
         return find_barriers(self._kafka, self._topic, first, self._left_out, self.gaps)
 
     def barriers_in(self, records: DataFrame) -> Iterator[FoundBarrier]:

@@ -74,7 +74,7 @@ class SparkTopic:
         )
 
     def range_in_place(self, first: Sequence[int], end: Sequence[int]) -> tuple[DataFrame, list[int]]:
-        """Same as `range`, and the topic's partition that each of Spark's partitions, even an empty one, reads.
+        """The records of `range`, and the topic's partition that each of Spark's partitions, even an empty one, reads.
 
         Spark reads each in a task of its own, in an order that only its plan has. So it is planned here, and the frame
         is made from that plan: planning it a second time would cost one more admin client of Kafka.

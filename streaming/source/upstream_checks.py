@@ -176,7 +176,7 @@ class UpstreamGuard:
         return marks
 
     def margins(self, marks: Sequence[Watermarks], next_offsets: Sequence[int]) -> tuple[Margin, ...]:
-        """Same as `Retention.look`."""
+        """The time for which unread records are kept, by partition (`Retention.look`)."""
         return self._retention.look(marks, self._gaps.first(next_offsets))
 
     def reason(self, problem: EnvironmentProblem, next_offsets: Sequence[int]) -> BackfillError:

@@ -58,7 +58,7 @@ class Checker:
     ) -> None:
         """`upstream` and `output` are a topic's name with one source a partition, in order of partitions.
 
-        `letters` are the output's, where records at fault are parked; they share the `findings`. `images` are what the
+        `letters` are the output's, where invalid records are parked; they share the `findings`. `images` are what the
         changes of the upstream have. `has_epochs`: a change of the output says which interval it is in.
         `reads_upstream`: the job is sent the upstream's records, not the table. `initial`: what the upstream's changes
         begin from, and where; its `sources` give what comes from there on.

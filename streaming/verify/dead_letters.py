@@ -1,17 +1,17 @@
-"""Dead letters judged: each parked record is listed once, is really at fault, and nothing else was left out.
+"""Dead letters judged: each parked record is listed once, is really invalid, and nothing else was left out.
 
-An upstream record at fault is no part of the table. A service that parks them says so in `<output>.dead-letters`, with
+An invalid upstream record is no part of the table. A service that parks them says so in `<output>.dead-letters`, with
 the record's place and bytes; the judge does not rely on that and checks the record itself:
 
-    listed, at fault        left out of U(b), as the service did
+    listed, invalid         left out of U(b), as the service did
     listed twice            DEAD_LETTER_DOUBLED
     listed, other bytes     DEAD_LETTER_DIFFERS
     listed, sound           DEAD_LETTER_UNFOUNDED: a change was withheld; not where an output is said to take no
                             record as long as its change (RECORD_TOO_LARGE), which depends on the output's limit then
     listed, nowhere         DEAD_LETTER_UNKNOWN
-    at fault, not listed    DEAD_LETTER_MISSING: a record was skipped in silence
+    invalid, not listed     DEAD_LETTER_MISSING: a record was skipped in silence
 
-A job has letters from its start to the last barrier of its output. What was at fault before is in the letters of the
+A job has letters from its start to the last barrier of its output. What was invalid before is in the letters of the
 jobs that were open then. A batch becomes visible partition by partition, so a letter that is missing is looked for
 once more at the end.
 """

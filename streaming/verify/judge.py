@@ -87,7 +87,7 @@ def verify_topics(
 
     `table` is the upstream's, `columns` and `condition` the job's (all columns, no filter by default; `condition`
     parsed against `table`). Both topics may be live: what comes after the start is not looked at. `left_out` are the
-    upstream records, (partition, offset), that the service left out by its operator's order. Where records at fault are
+    upstream records, (partition, offset), that the service left out by its operator's order. Where invalid records are
     parked, in `<output>.dead-letters`, these are judged too; `siblings` are other outputs of the same service, whose
     letters cover records before this job's start. `formats` are the declared ones of upstream and output, None for
     `change`; `barriers` their barrier topics, None for one that has none. At most `keep` findings are kept, all are

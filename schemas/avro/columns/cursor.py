@@ -60,7 +60,7 @@ class Cursor:
             self.at[flags] = self._end[flags] = len(self._data) - _PAD
 
     def among(self, rows: Places) -> Cursor:
-        """The same of some records. What it has read is read here once `follow` was called."""
+        """A cursor of some records; `follow` then moves this one behind what that has read."""
         return Cursor(self._data, self.at[rows], self._end[rows], self.marked[rows])
 
     def follow(self, rows: Places, other: Cursor) -> None:
@@ -124,11 +124,11 @@ class Cursor:
         return self.of_sizes(self.number())
 
     def of_size(self, size: int) -> tuple[Places, Places]:
-        """The same of what is so long in every record."""
+        """Go on behind the next bytes of each, `size` of them in every record. Returns as `sized`."""
         return self.of_sizes(np.full(len(self.at), size, np.int64))
 
     def of_sizes(self, sizes: Places) -> tuple[Places, Places]:
-        """The same of what has these sizes; a record that has fewer bytes, or a size below zero, is marked."""
+        """Go on behind so many bytes of each, as `sized`. A record that has fewer, or a size below zero, is marked."""
         invalid = (sizes > self.left) | (sizes < 0)
         if invalid.any():
             self.mark(invalid)

@@ -76,5 +76,5 @@ def _compact(value: object) -> str:
 
 @cache
 def placeholder(setting: str = UNAVAILABLE) -> Placeholder:
-    """Same as `Placeholder`, cached by its setting."""
+    """A `Placeholder`, cached by its setting."""
     return Placeholder(setting)

@@ -96,7 +96,7 @@ _ENDED = {
 
 
 def ended_text(end: LastEnd) -> str:
-    """How a service ended, and when."""
+    """The end of a service in words, with its time."""
     again = f", {end.times} times in a row since {moment(end.since_ms)}" if end.times > 1 else ""
     return f"{_ENDED[end.kind]} at {moment(end.at_ms)}{again}"
 

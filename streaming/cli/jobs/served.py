@@ -35,7 +35,7 @@ class Served:
 
     @classmethod
     def of(cls, option: Path | None, word: str | None = None) -> Served:
-        """That of the configuration in the option `--config`, or in a word that stands for it.
+        """The service of the configuration in the option `--config`, or in a word that stands for it.
 
         Raises: ConfigError as `required_config` and `load`; StateError(STATE_PATH_INVALID) where no service has ever
         run.

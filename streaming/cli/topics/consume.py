@@ -219,7 +219,7 @@ def _fields(record: Record, target: Target, form: PrintedForm) -> dict[str, obje
 
 
 def _bytes_as_they_came(key: bytes | None) -> object:
-    """As a text, in an object where it is none."""
+    """A key as a text, or as base64 in an object where it is none."""
     try:
         return None if key is None else key.decode()
     except UnicodeDecodeError:

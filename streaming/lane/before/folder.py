@@ -33,7 +33,7 @@ def rows_root(configured: str | None) -> Path:
 
 
 def make_root(configured: str | None) -> Path:
-    """The same, made if it is configured and not there yet. Raises: EnvironmentProblem."""
+    """The folder of `rows_root`, made if it is not there yet. Raises: EnvironmentProblem."""
     root = rows_root(configured)
     with explained(root):
         root.mkdir(mode=_OWN_MODE, parents=True, exist_ok=True)

@@ -126,5 +126,5 @@ def report_of(row: LongRow, plan: BatchPlan) -> MutationReport:
 
 
 def without_slices(plan: BatchPlan) -> BatchPlan:
-    """The same batch, which reads nothing: jobs open, changes and barriers flow."""
+    """The batch without reading: jobs open, changes and barriers flow."""
     return plan.with_jobs([replace(job, slices=()) for job in plan.jobs])

@@ -59,7 +59,7 @@ class Finding:
 
     @property
     def shown(self) -> dict[str, str | int | None]:
-        """The same for a reader of JSON; `code` and `exit_status` are those of the error."""
+        """The finding as JSON values; `code` and `exit_status` are those of the error."""
         error = self.error
         return {
             "subject": self.subject,

@@ -70,7 +70,7 @@ def page(found: Surroundings) -> Iterator[Finding]:
 
 
 def spark_secrets(found: Surroundings) -> Iterator[Finding]:
-    """Those that the configuration names. Raises: ConfigError."""
+    """Spark's secrets that the configuration names. Raises: ConfigError."""
     found.declared.spark.secrets()
     yield from ()
 

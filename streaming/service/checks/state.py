@@ -108,8 +108,8 @@ def binding(found: Surroundings) -> Iterator[Finding]:
 def start(found: Surroundings) -> Iterator[Finding]:
     """Check where the table starts, and that a lost state can be made anew.
 
-    Raises: StateError(INITIAL_CHANGED, OUTPUT_OUT_OF_STEP); ConfigError for an unfit Delta table, and offsets that are
-    not the topic's.
+    Raises: StateError(INITIAL_CHANGED, OUTPUT_OUT_OF_STEP); ConfigError for an incompatible Delta table, and
+    offsets that are not the topic's.
     """
     config = found.config
     if found.rebuild and config.initial_postgres is not None:

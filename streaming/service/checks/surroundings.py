@@ -1,4 +1,4 @@
-"""What the checks of one start look at, each part looked at once."""
+"""The surroundings of one start that checks look at, each part looked at once."""
 
 from __future__ import annotations
 

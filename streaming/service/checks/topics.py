@@ -30,7 +30,7 @@ def partitions(found: Surroundings) -> Iterator[Finding]:
 
 
 def barriers(found: Surroundings) -> Iterator[Finding]:
-    """Those beside the data. Raises: TopicError(TOPIC_MISSING, BARRIER_TOPIC_MISMATCH)."""
+    """The separate topic of barriers. Raises: TopicError(TOPIC_MISSING, BARRIER_TOPIC_MISMATCH)."""
     config, topic = found.declared, found.declared.topics.barriers
     if topic is None:
         return
@@ -46,7 +46,7 @@ def outputs(found: Surroundings) -> Iterator[Finding]:
 
 
 def outputs_by_partition(found: Surroundings) -> Iterator[Finding]:
-    """Those with the upstream's partitions, once it is known to be the state's. Raises: as `outputs`."""
+    """Outputs with the upstream's partitions, once it is known to be the state's. Raises: as `outputs`."""
     yield from _checked(found, have_its_partitions=True)
 
 

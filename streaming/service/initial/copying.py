@@ -70,7 +70,8 @@ class Copying:
     def copy(self) -> bool:
         """Copy the rest of the table. False if it was stopped before the end.
 
-        Raises: ConfigError for an unfit table (`TableCopy`, `SourceTable`); Fenced; EnvironmentProblem(SPARK_FAILED).
+        Raises: ConfigError for an incompatible table (`TableCopy`, `SourceTable`); Fenced;
+        EnvironmentProblem(SPARK_FAILED).
         """
         if progress_of(self.replica, None) is None:
             return True

@@ -28,8 +28,8 @@ def start_of(
     Rows without identity stand for themselves alone, so their table starts at the earliest record that is there. A new
     state that starts from PostgreSQL is for `database_start`.
 
-    Raises: StateError(INITIAL_CHANGED); ConfigError for an unfit table (`SourceTable`) and offsets that are not the
-    topic's (INITIAL_OFFSETS_MISFIT); EnvironmentProblem.
+    Raises: StateError(INITIAL_CHANGED); ConfigError for an incompatible table (`SourceTable`) and offsets that are not
+    the topic's (INITIAL_OFFSETS_MISFIT); EnvironmentProblem.
     """
     if known is not None:
         _refuse_changed(config, known, state)

@@ -47,7 +47,7 @@ class Records(NamedTuple):
 
     @property
     def batch(self) -> pa.RecordBatch:
-        """The same as one batch of `RAW_SCHEMA`."""
+        """These records as one batch of `RAW_SCHEMA`."""
         return pa.RecordBatch.from_arrays(list(self), schema=RAW_SCHEMA)
 
     def filter(self, wanted: pa.BooleanArray) -> Records:
