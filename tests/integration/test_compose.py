@@ -41,8 +41,8 @@ class Compose:
         return done.stdout
 
     def backfill(self, *words: str) -> str:
-        """A command of ours in a container of its own, as in the README."""
-        return self("run", "--rm", "-T", "backfill", *words)
+        """A command of ours in the service's container, as in the documentation."""
+        return self("exec", "-T", "backfill", "backfill", *words)
 
     def counts(self, job: str) -> dict[str, int]:
         """What is in a job's output."""

@@ -20,3 +20,9 @@ def test_every_port_of_this_machine_is_a_variable_with_its_usual_value() -> None
 def test_kafka_is_known_on_this_machine_by_the_port_that_is_opened() -> None:
     addresses = SERVICES["kafka"]["environment"]["KAFKA_ADVERTISED_LISTENERS"].split(",")
     assert addresses[1] == "OUTSIDE://127.0.0.1:${KAFKA_PORT:-9092}"
+
+
+def test_one_service_builds_the_image_and_no_other_pulls_it() -> None:
+    own = {name: service for name, service in SERVICES.items() if service["image"] == "arrangement-backfill"}
+    assert [name for name, service in own.items() if "build" in service] == ["backfill"]
+    assert {service["pull_policy"] for name, service in own.items() if name != "backfill"} == {"never"}

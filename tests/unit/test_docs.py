@@ -124,7 +124,7 @@ def compose_commands() -> list[str]:
     "line",
     [
         *re.findall(
-            r"\$ (?:docker compose run --rm )?backfill ([^|\n]*?)(?= > \S+\n|[|\n])",
+            r"\$ (?:docker compose exec backfill )?backfill ([^|\n]*?)(?= > \S+\n|[|\n])",
             (README + BEGINNINGS).replace("\\\n", " "),
         ),
         *compose_commands(),
