@@ -64,7 +64,7 @@ _SMOOTHING, _CLEARLY_LESS = 0.4, 0.8
 _GROWTH = 2.0
 _WIDER = 1.5
 """Bytes limit a read with a latency budget where its rows are so much wider than the last ones; else rows do."""
-_LONGEST_FILL_MS = 2_000
+_FIRST_FILL_MS, _LONGEST_FILL_MS = 1_000, 2_000
 _BUCKET_SECONDS = 0.5
 
 
@@ -178,12 +178,9 @@ class SnapshotBudget:
 
     def _fill(self, now_ms: int, rate_limit: int) -> float:
         room = max(rate_limit * _BUCKET_SECONDS, 1.0)
-        if self._filled_ms is None:
-            self._tokens = rate_limit * _BUCKET_SECONDS
-        else:
-            elapsed_ms = min(max(now_ms - self._filled_ms, 0), _LONGEST_FILL_MS)
-            self._tokens = min(self._tokens, room) + rate_limit * elapsed_ms / 1_000
+        elapsed_ms = _FIRST_FILL_MS if self._filled_ms is None else max(now_ms - self._filled_ms, 0)
         self._filled_ms = now_ms
+        self._tokens = min(self._tokens, room) + rate_limit * min(elapsed_ms, _LONGEST_FILL_MS) / 1_000
         return self._tokens
 
     def learn_read(self, read: Amount, read_ms: float) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from schemas.errors import Code, ConfigError
 from schemas.job import JobDefinition
@@ -10,7 +11,9 @@ from schemas.kinds.lanes import lanes_misfit
 from schemas.settings.config import ServiceConfig
 from schemas.settings.consistency import default_lanes
 from state.values.progress import Progress, is_complete
-from streaming.protocol.batches import Batches
+
+if TYPE_CHECKING:  # `doctor` needs none of what runs batches
+    from streaming.protocol.batches import Batches
 
 
 def counted(config: ServiceConfig, partitions: int) -> ServiceConfig:

@@ -70,10 +70,16 @@ def helm(
 def rendered(
     values: Mapping[str, Any], config: Path, *, release: str = "backfill"
 ) -> dict[str, dict[str, Any]]:
-    """What the chart makes of the values, by kind; there is one of each."""
+    """What the chart makes of the values, by kind; there is one of each, and one more Service of ready ones alone."""
     done = helm("template", values, config, release=release)
     assert done.returncode == 0, done.stderr
     made = [each for each in YAML(typ="safe").load_all(done.stdout) if each]
-    by_kind = {each["kind"]: each for each in made}
+    by_kind = {kind_of(each): each for each in made}
     assert len(by_kind) == len(made)
     return by_kind
+
+
+def kind_of(manifest: Mapping[str, Any]) -> str:
+    """The kind, or ReadyService."""
+    is_ready = manifest["kind"] == "Service" and manifest["metadata"]["name"].endswith("-ready")
+    return "ReadyService" if is_ready else str(manifest["kind"])

@@ -11,7 +11,7 @@ import kubernetes_validate  # type: ignore[import-untyped]
 import pytest
 from ruamel.yaml import YAML
 
-from tests.kit.charts import CHART, helm, rendered
+from tests.kit.charts import CHART, helm, kind_of, rendered
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1_300)]  # where Helm has to be built first
 ROOT = Path(__file__).parents[2]
@@ -52,7 +52,7 @@ def plain() -> dict[str, dict[str, Any]]:
         if path.name not in ("config.yaml", "kustomization.yaml")
         for each in YAML(typ="safe").load_all(path)
     ]
-    return {each["kind"]: each for each in found}
+    return {kind_of(each): each for each in found}
 
 
 def without_what_is_the_charts_own(document: dict[str, Any]) -> dict[str, Any]:
@@ -98,6 +98,7 @@ def test_what_it_renders_is_valid(values: dict[str, Any], version: str) -> None:
         "PersistentVolumeClaim",
         "PodDisruptionBudget",
         "Service",
+        "ReadyService",
     }
     for kind, document in made.items():
         if kind != "ServiceMonitor":

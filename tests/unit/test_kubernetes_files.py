@@ -22,6 +22,7 @@ from streaming.observe.metrics import Metrics
 from streaming.observe.middleware import ApiAuth
 from streaming.observe.status_cache import StatusCache
 from streaming.service.vitals import Vitals
+from tests.kit.charts import kind_of
 from tests.kit.reports import SOURCE, TABLE, no_plan
 
 ROOT = Path(__file__).parents[2]
@@ -37,7 +38,7 @@ def documents() -> list[dict[str, Any]]:
     return [each for path in files for each in YAML(typ="safe").load_all(path)]
 
 
-BY_KIND = {each["kind"]: each for each in documents()}
+BY_KIND = {kind_of(each): each for each in documents()}
 DEPLOYMENT = BY_KIND["Deployment"]["spec"]
 POD = DEPLOYMENT["template"]["spec"]
 (CONTAINER,) = POD["containers"]
@@ -59,7 +60,7 @@ def test_a_mistake_would_be_seen() -> None:
 def test_what_kubectl_makes_of_them_is_valid_and_complete() -> None:
     command = ["kubectl", "kustomize", str(FOLDER)]
     made = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    found = {each["kind"]: each for each in YAML(typ="safe").load_all(made)}
+    found = {kind_of(each): each for each in YAML(typ="safe").load_all(made)}
     assert set(found) == set(BY_KIND) - _OTHERS | {"ConfigMap"}
     for each in found.values():
         kubernetes_validate.validate(each, API_VERSIONS[0], strict=True)

@@ -117,7 +117,7 @@ def test_without_a_registry_in_the_configuration_it_is_refused_as_a_job_and_in_t
     assert (error.code, "registry.url" in error.next_step) == (Code.JOB_INVALID, True)
     declared = json.loads(job().to_json())
     config = {"upstream": "up", "state": "s", "table": TABLE.to_dict(), "jobs": [declared]}
-    with pytest.raises(ConfigError, match=r"'registry\.url' is missing, where the schemas of job copy"):
+    with pytest.raises(ConfigError, match=r"no 'registry\.url', where the schemas of job copy"):
         check(config, path=Path("c.yaml"))
     check({**config, "registry": {"url": "http://127.0.0.1:1"}}, path=Path("c.yaml"))
 

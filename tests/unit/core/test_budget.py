@@ -170,7 +170,7 @@ def test_a_rate_below_one_row_a_batch_adds_up_to_rows() -> None:
 
 def test_a_long_wait_is_followed_by_two_seconds_worth_and_the_bucket_at_most() -> None:
     budget = SnapshotBudget(None)
-    assert rows(budget, 0, 100) == 50  # nothing is read of it, so it is left in the bucket
+    assert rows(budget, 0, 100) == 100  # nothing is read of it, so half is left in the bucket
     assert rows(budget, 3_600_000, 100) == 250
 
 
@@ -192,8 +192,8 @@ def test_a_pause_is_not_followed_by_a_burst() -> None:
 
 def test_rows_read_beyond_the_budget_are_paid_back() -> None:
     budget = SnapshotBudget(None)
-    assert rows(budget, 0, 100) == 50
-    spent(budget, 250, read_ms=1)
+    assert rows(budget, 0, 100) == 100
+    spent(budget, 300, read_ms=1)
     assert rows(budget, 1_000, 100) == 0
     assert rows(budget, 3_000, 100) == 100
 
@@ -202,14 +202,14 @@ def test_rows_read_without_a_limit_are_no_debt_once_there_is_one() -> None:
     budget = SnapshotBudget(None)
     rows(budget, 0)
     spent(budget, 1_000_000, read_ms=1_000)
-    assert rows(budget, 1_000, 100) == 50
+    assert rows(budget, 1_000, 100) == 100
 
 
 def test_debt_under_a_high_limit_is_forgiven_by_a_lower_one() -> None:
     budget = SnapshotBudget(None)
     rows(budget, 0, 100_000)
     spent(budget, 300_000, read_ms=1_000)
-    assert rows(budget, 1_000, 10) == 5
+    assert rows(budget, 1_000, 10) == 10
 
 
 def taken_bytes(
