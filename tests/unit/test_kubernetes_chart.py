@@ -114,7 +114,7 @@ def test_two_releases_do_not_meet() -> None:
     assert made["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"] == labels
     selected = made["ServiceMonitor"]["spec"]["selector"]["matchLabels"].items()
     assert selected <= made["Service"]["metadata"]["labels"].items()
-    assert {each["metadata"]["name"] for each in made.values()} == {"orders", "orders-state"}
+    assert {each["metadata"]["name"] for each in made.values()} == {"orders", "orders-ready", "orders-state"}
 
 
 def test_everything_that_is_set_is_there() -> None:
