@@ -179,6 +179,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # is nothing to print to any more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
+    except SystemExit:
+        # Rich ends a process so whose reader has left, with a status of its own; typer raises none here.
+        return 128 + signal.SIGPIPE
     except Exception as error:  # noqa: BLE001
         return _usage(error, given) if _is_usage(error) else _unforeseen(error)
     return status if isinstance(status, int) else 0

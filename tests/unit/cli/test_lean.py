@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -94,3 +95,15 @@ def test_the_help_of_a_command_that_steers_needs_no_spark() -> None:
     said, modules = imported(*([name, "--help"] for name in steering))
     assert all(f"backfill {name} " in said for name in steering)
     assert not modules & SPARK
+
+
+@pytest.mark.slow
+def test_a_reader_that_leaves_ends_it_as_everywhere(config: Path) -> None:
+    program = "import sys; from streaming.cli.app import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", program, "status", "-c", str(config)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as asking:
+        assert asking.stdout is not None
+        asking.stdout.close()
+        assert asking.stderr is not None
+        assert asking.stderr.read() == b""
+        assert asking.wait() == 128 + signal.SIGPIPE
