@@ -47,11 +47,16 @@ class BackfillError(Exception):
         self.code, self.found, self.where = code, found, where
         self.expected = filled(TABLE[code].expected, values) if expected is None else expected
         self.next_step = filled(TABLE[code].next_step, values) if next_step is None else next_step
-        at = f" at {where}" if where else ""
-        super().__init__(f"{code}{at}: found {found}; expected {self.expected}; next: {self.next_step}")
+        super().__init__(f"{self.summary}; next: {self.next_step}")
 
     def __init_subclass__(cls, *, exit_status: int) -> None:
         cls.exit_status = exit_status
+
+    @property
+    def summary(self) -> str:
+        """The line without the next step, for those who show that by itself."""
+        at = f" at {self.where}" if self.where else ""
+        return f"{self.code}{at}: found {self.found}; expected {self.expected}"
 
     @property
     def texts(self) -> dict[str, Any]:

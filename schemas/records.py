@@ -7,11 +7,10 @@ The contract is in docs/contract.md#records-on-the-upstream.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
-
-from schemas.codec.logs import LogPosition
 
 BARRIER_HEADER = "barrier"
 """Header of a barrier record; its value is `curr` in decimal ASCII."""
@@ -24,6 +23,16 @@ Row = tuple[Any, ...]
 
 RecordId = tuple[int, int]
 """Partition and offset of a record of the upstream."""
+
+_RECORD = re.compile(r"([0-9]{1,9})@([0-9]{1,18})")
+
+
+def record_from_text(text: str) -> RecordId:
+    """The record of PARTITION@OFFSET, as errors name it. Raises: ValueError."""
+    found = _RECORD.fullmatch(text)
+    if found is None:
+        raise ValueError("no PARTITION@OFFSET")
+    return int(found[1]), int(found[2])
 
 
 class Op(IntEnum):
@@ -58,22 +67,6 @@ class Change:
 
 NO_DATA = -3
 """The op, in a column of ops, of a record that does not concern the table: a heartbeat, a message."""
-
-
-@dataclass(frozen=True, slots=True)
-class UpstreamRecord:
-    """The content of an upstream's record without its key; `change` is None where it is no data of the table.
-
-    `unchanged` are columns, by index, whose value the record leaves out because it is what it was: None in `change`.
-    `position` is where the change stands in the log of the database that it comes from, where that can be compared; of
-    a row of a snapshot it has the log alone.
-    `transaction` is the one that made it, where the format was asked for it: its number, or the lower 32 bits of that.
-    """
-
-    change: Change | None
-    unchanged: tuple[int, ...] = ()
-    position: LogPosition | None = None
-    transaction: int | None = None
 
 
 class BarrierKind(IntEnum):

@@ -73,6 +73,11 @@ class Journal:
         note = self._ledger.note
         return None if note is None else LastEnd.from_json(note)
 
+    def end_since(self, epoch: int) -> LastEnd | None:
+        """The last end, None if a batch was finished behind it; `epoch` is that of the last finished one."""
+        end = self.last_end
+        return end if end is not None and end.counts(epoch) else None
+
     def plan_with(self, epoch: int) -> BatchPlan | None:
         """The plan that holds the barrier `epoch`, searched from the newest entry back; None if there is none.
 

@@ -24,6 +24,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction, RemoveAction
 
 from schemas.errors import Code, CommitConflict, StateError
+from state.small_files import written_ms
 from state.storage import DataFile, Storage, corrupt, now_ms
 
 # Old commits are deleted by `state.maintenance.cleaning`.
@@ -71,11 +72,7 @@ class Ledger:
     @property
     def committed_ms(self) -> int | None:
         """The Unix milliseconds at which the version seen was written, by the storage's clock; None if it says none."""
-        name = f"{self.version:020}.json"
-        written_ns = self.storage.filesystem.get_file_info(
-            self.storage.path(self.path, "_delta_log", name)
-        ).mtime_ns
-        return None if written_ns is None else int(written_ns // 1_000_000)
+        return written_ms(self.storage, self.path, LOG, _commit_name(self.version))
 
     @property
     def epoch(self) -> int:

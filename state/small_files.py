@@ -108,3 +108,9 @@ def kept_pace(storage: Storage) -> ReadPace | None:
 def keep_pace(storage: Storage, pace: ReadPace) -> None:
     """Keep a pace for the next start. Raises: OSError."""
     storage.write_file(json.dumps(asdict(pace)).encode(), *_PACE)
+
+
+def written_ms(storage: Storage, *parts: str) -> int | None:
+    """The Unix milliseconds at which a file was written, by the storage's clock; None without the file."""
+    written_ns = storage.filesystem.get_file_info(storage.path(*parts)).mtime_ns
+    return None if written_ns is None else int(written_ns) // 1_000_000

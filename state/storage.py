@@ -346,5 +346,5 @@ def corrupt(where: str, found: str) -> StateError:
 
 
 def now_ms() -> int:
-    """The wall clock in Unix milliseconds, for the age of files alone."""
+    """The wall clock in Unix milliseconds, for people and the age of files: no order follows from it."""
     return time.time_ns() // 1_000_000

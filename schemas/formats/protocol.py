@@ -146,17 +146,17 @@ class Format(BaseModel):
 
     @property
     def may_be_unchanged(self) -> bool:
-        """True if a change may leave out unchanged values (`UpstreamRecord.unchanged`)."""
+        """True if a change may leave out unchanged values (`Decoded.unchanged`)."""
         return False
 
     @property
     def comes_again(self) -> bool:
-        """True if records may be redelivered; they are recognised by `UpstreamRecord.position`."""
+        """True if records may be redelivered; they are recognised by `Decoded.positions`."""
         return False
 
     @property
     def reads_transactions(self) -> bool:
-        """True if `UpstreamRecord.transaction` is read."""
+        """True if the transaction of each change is read (`Decoded.transactions`)."""
         return False
 
     @property

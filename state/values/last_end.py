@@ -47,8 +47,7 @@ class FaultReport:
         return BackfillError(texts.pop("code"), **texts)
 
     def __str__(self) -> str:
-        at = f" at {self.where}" if self.where else ""
-        return f"{self.code}{at}: found {self.found}; expected {self.expected}; next: {self.next_step}"
+        return str(self.to_error())
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +68,11 @@ class LastEnd:
     times: int = 1
     joined: tuple[Code, ...] = ()
     requests_from: int = 0
+
+    @property
+    def is_suspended(self) -> bool:
+        """True for a table that waits for a decision."""
+        return self.kind is EndKind.SUSPENDED
 
     def counts(self, epoch: int) -> bool:
         """True as long as no batch was finished since, `epoch` being the last finished one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from schemas.errors import Code, ConfigError
-from schemas.records import RecordId
+from schemas.records import RecordId, record_from_text
 
 
 def places(texts: Iterable[str] | None) -> frozenset[RecordId]:
@@ -14,13 +14,13 @@ def places(texts: Iterable[str] | None) -> frozenset[RecordId]:
 
 
 def _place(text: str) -> RecordId:
-    partition, at, offset = text.partition("@")
-    if not (at and partition.isdecimal() and offset.isdecimal()):
+    try:
+        return record_from_text(text)
+    except ValueError:
         raise ConfigError(
             Code.USAGE,
             where="--skip-record",
             found=repr(text),
             expected="PARTITION@OFFSET, as in 2@1047",
             next_step="take both numbers from the error's `topic-partition@offset`",
-        )
-    return int(partition), int(offset)
+        ) from None

@@ -19,7 +19,7 @@ from state.progress_table import PATH as PROGRESS_PATH
 from state.progress_table import ProgressTable
 from state.replica import BASE_PATH, LOG_PATH, Replica
 from state.storage import Storage
-from state.values.last_end import EndKind, LastEnd
+from state.values.last_end import LastEnd
 from state.values.plan import BatchPlan, JobState
 from state.values.progress import Progress, parts_done
 from state.values.reading import TableRead
@@ -91,7 +91,7 @@ class StateView:
     @property
     def is_suspended(self) -> bool:
         """True if a fault of the table keeps batches from ending, whether its process is up or not."""
-        return self.end is not None and self.end.kind is EndKind.SUSPENDED
+        return self.end is not None and self.end.is_suspended
 
     @property
     def next_offsets(self) -> tuple[int, ...]:
@@ -134,7 +134,7 @@ class StateReader:
 
     def read(self) -> StateView:
         journal = Journal(self._storage, self._table)
-        entry, end = journal.current, journal.last_end
+        entry = journal.current
         done = ProgressTable(self._storage, self._table)  # after the journal: at least as new
         replica = Replica(self._storage, self._table)
         files = replica.files(replica.pin())
@@ -159,21 +159,24 @@ class StateReader:
             earliest=None if entry is None else TopicStart.from_binding(entry.table),
             database=None if entry is None else DatabaseStart.from_binding(entry.table, self._table),
             copy=None if start is None else progress_of(replica, start.rows),
-            end=end if end is not None and end.counts(done.epoch) else None,
+            end=journal.end_since(done.epoch),
             done_ms=done.committed_ms,
         )
 
     def last_end(self) -> LastEnd | None:
         """The last end alone, None once a batch was finished behind it: opens two tables."""
-        end = Journal(self._storage, self._table).last_end
-        if end is None or not end.counts(ProgressTable(self._storage, self._table).epoch):
-            return None
-        return end
+        journal = Journal(self._storage, self._table)
+        return journal.end_since(ProgressTable(self._storage, self._table).epoch)
 
-    def last_end_is_suspended(self) -> bool:
-        """True if the table waits for a decision."""
+    def suspended_end(self) -> LastEnd | None:
+        """The last end of a table that waits for a decision; None of any other."""
         end = self.last_end()
-        return end is not None and end.kind is EndKind.SUSPENDED
+        return end if end is not None and end.is_suspended else None
+
+    def owner(self) -> str:
+        """The owner of the state, empty before the first one: opens one table."""
+        entry = Journal(self._storage, self._table).current
+        return "" if entry is None else entry.owner
 
     def jobs(self) -> tuple[JobState, ...]:
         """The jobs without their progress: opens two tables, where `read` opens all."""

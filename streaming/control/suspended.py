@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from schemas.errors import Code, ConfigError, EnvironmentProblem, InputError
-from state.values.last_end import EndKind, LastEnd
+from state.values.last_end import LastEnd
 from streaming.control.ways_on import ways_on
 
 _POLL_S = 0.5
@@ -51,7 +51,7 @@ def await_outcome(
     deadline = time.monotonic() + timeout_s
     while True:
         end = last_end()
-        if end is None or end.kind is not EndKind.SUSPENDED or end.at_ms != before.at_ms:
+        if end is None or not end.is_suspended or end.at_ms != before.at_ms:
             return end
         if time.monotonic() >= deadline:
             raise EnvironmentProblem(

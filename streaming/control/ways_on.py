@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shlex
+from contextlib import suppress
 
 from schemas.errors import Code
+from schemas.records import record_from_text
 from state.values.last_end import FaultReport
 
 _SKIP = "--skip-record"
@@ -14,8 +16,11 @@ def skippable(fault: FaultReport) -> str | None:
     """The record, PARTITION@OFFSET, that may be left out; None for a fault that is not about one record."""
     if fault.where is None or _SKIP not in fault.next_step:
         return None
-    partition, at, offset = fault.where.rpartition("-")[2].partition("@")
-    return f"{partition}@{offset}" if at and partition.isdecimal() and offset.isdecimal() else None
+    record = fault.where.rpartition("-")[2]
+    with suppress(ValueError):
+        record_from_text(record)
+        return record
+    return None
 
 
 def ways_on(fault: FaultReport, table: str) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from state.values.seen import Mark, Seen, digest, later
 
 
 class Logged(NamedTuple):
-    """The fields of an upstream record that decide. `key` is encoded; `position` is that of `UpstreamRecord`."""
+    """The fields of an upstream record that decide. `key` is encoded; `position` is that in its database's log."""
 
     partition: int
     offset: int

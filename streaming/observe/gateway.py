@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from schemas.errors import Code, ConfigError
 from schemas.job import JobDefinition
-from schemas.records import Add, Mutation
+from schemas.records import Add, Drop, Mutation, record_from_text
 from schemas.table import TableSchema
 from state.storage import Storage
 from streaming.control.client import refuse, send_request, send_suspended
@@ -18,7 +17,7 @@ from streaming.observe.models import JobEstimate, WayOn
 from streaming.observe.status_cache import StatusCache
 from streaming.registry.outputs import OutputSchemas
 from streaming.sink.protocol import SinkOf
-from streaming.source.barriers.injecting.suspended_requests import DropAndTryAgain, TryAgain, places
+from streaming.source.barriers.injecting.suspended_requests import DropAndTryAgain, SuspendedAction, TryAgain
 
 
 @dataclass(frozen=True)
@@ -56,12 +55,13 @@ class ControlApi:
         """
         if not self.cache.vitals.is_suspended:
             raise not_suspended(self.table.name)
-        if way.drop is not None and way.drop not in {job.name for job in self.cache.jobs()[2]}:
-            raise ConfigError(Code.JOB_UNKNOWN, found=f"no job {way.drop}")
-        action = TryAgain(places(way.skip_records), way.accept_log_reset)
-        return send_suspended(
-            self.kafka, self.control_topic, action if way.drop is None else DropAndTryAgain(way.drop)
-        )
+        action: SuspendedAction
+        if way.drop is None:
+            action = TryAgain(frozenset(map(record_from_text, way.skip_records)), way.accept_log_reset)
+        else:
+            self._refuse(Drop(way.drop))
+            action = DropAndTryAgain(way.drop)
+        return send_suspended(self.kafka, self.control_topic, action)
 
     def plan(self, job: JobDefinition) -> JobEstimate:
         """Estimate a job. Reads a sample of the replica, for a second or so. Raises: as for its creation."""

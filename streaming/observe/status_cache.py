@@ -18,7 +18,6 @@ from schemas.epoch import unix_ms_from_epoch
 from schemas.job import JobDefinition
 from schemas.records import Barrier
 from state.replica import ReplicaFiles
-from state.values.last_end import EndKind
 from state.values.plan import JobState
 from state.values.progress import Completed, InProgress, Progress
 from streaming.control.state_view import JobView
@@ -214,7 +213,7 @@ class StatusCache:
         if end is None:
             return None
         fault, margins_s = end.fault, self.vitals.margins_s()
-        suspended = end.kind is EndKind.SUSPENDED and fault is not None
+        waits_for = fault if end.is_suspended else None
         return EndStatus(
             kind=end.kind,
             owner=end.owner,
@@ -223,8 +222,8 @@ class StatusCache:
             times=end.times,
             fault=_shown(Reason, fault),
             joined=list(end.joined),
-            commands=list(ways_on(fault, self.table)) if fault is not None and suspended else [],
-            skippable=skippable(fault) if fault is not None and suspended else None,
+            commands=[] if waits_for is None else list(ways_on(waits_for, self.table)),
+            skippable=None if waits_for is None else skippable(waits_for),
             deletes_at=self.clock() + min(margins_s.values()) if margins_s else None,
         )
 

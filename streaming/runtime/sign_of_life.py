@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 
-from pyarrow import fs
-
-from state.storage import Storage
+from state.small_files import written_ms
+from state.storage import Storage, now_ms
 
 FOLDER = "presence"
 GONE_S = 20.0
@@ -25,7 +24,9 @@ def short_hash(text: str) -> str:
 
 def last_seen_ms(storage: Storage, owner: str) -> int | None:
     """Unix time of an owner's last sign of life; None where it left none, as one that ended by itself."""
-    seen = storage.filesystem.get_file_info(storage.path(FOLDER, alive_file(owner)))
-    if seen.type is not fs.FileType.File or seen.mtime_ns is None:
-        return None
-    return int(seen.mtime_ns) // 1_000_000
+    return written_ms(storage, FOLDER, alive_file(owner))
+
+
+def is_recent(seen_ms: int | None) -> bool:
+    """True if an owner with this last sign of life counts as alive now."""
+    return seen_ms is not None and now_ms() - seen_ms <= GONE_S * 1_000

@@ -114,7 +114,7 @@ def keys_of(format_: OutputFormat, table: TableSchema, changes: Sequence[Change]
 
 
 def said(format_: OutputFormat, table: TableSchema, change: Change) -> Change:
-    """What is left of a change in a format's records."""
+    """The rest of a change in a format's records."""
     if format_.images is not Images.AFTER_ONLY:
         return change
     if change.op is not Op.DELETE:

@@ -70,7 +70,7 @@ def helm(
 def rendered(
     values: Mapping[str, Any], config: Path, *, release: str = "backfill"
 ) -> dict[str, dict[str, Any]]:
-    """What the chart makes of the values, by kind; there is one of each, and one more Service of ready ones alone."""
+    """The chart's manifests for these values by kind: one of each, and one more Service of ready ones alone."""
     done = helm("template", values, config, release=release)
     assert done.returncode == 0, done.stderr
     made = [each for each in YAML(typ="safe").load_all(done.stdout) if each]

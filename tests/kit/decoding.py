@@ -12,7 +12,7 @@ from schemas.avro.registered import framed_id
 from schemas.codec.log_positions import POSITION_TYPE, positions_in
 from schemas.errors import InputError
 from schemas.formats.protocol import Images, UpstreamFormat
-from schemas.records import Barrier, BarrierKind, UpstreamRecord
+from schemas.records import Barrier, BarrierKind
 from schemas.table import TableSchema
 from state.columns import BEFORE_HASH, TRANSACTION, VNODE
 from state.values.plan import AlignedBarrier, BatchPlan, ReplicaVersion
@@ -26,6 +26,7 @@ from tests.kit.avro_codec import ChangeCodec
 from tests.kit.single_records import single_records
 from tests.kit.tables import vnode_of
 from tests.kit.two_ways import last_word_alone
+from tests.kit.upstream_record import UpstreamRecord
 
 Record = tuple[bytes | None, bytes | None]
 """Key and value."""

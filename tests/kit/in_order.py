@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from schemas.position import Key
-from schemas.records import Change, Row, UpstreamRecord
+from schemas.records import Change, Row
 from streaming.verify.records.redelivered import RedeliveryRule
 from tests.kit.service_reading import place_of
+from tests.kit.upstream_record import UpstreamRecord
 
 
 class InOrder:

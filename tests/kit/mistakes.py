@@ -82,7 +82,7 @@ OF_EVENTS = ("events", "millis")
 
 @dataclass(frozen=True)
 class Topics:
-    """Those on one broker; those of each kind are made when a row first names them."""
+    """Topics on one broker; those of each kind are made when a row first names them."""
 
     bootstrap: str
 

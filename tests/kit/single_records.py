@@ -12,9 +12,10 @@ from schemas.codec.results import Decoded, Decoder
 from schemas.errors import InputError
 from schemas.formats.protocol import UpstreamFormat
 from schemas.position import Key
-from schemas.records import NO_DATA, Change, Op, Row, UpstreamRecord
+from schemas.records import NO_DATA, Change, Op, Row
 from schemas.table import Column
 from schemas.types import Value
+from tests.kit.upstream_record import UpstreamRecord
 
 
 class SingleRecords:

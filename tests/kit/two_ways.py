@@ -18,9 +18,9 @@ from schemas.codec.json.reader import JsonReader
 from schemas.codec.results import row_type
 from schemas.errors import InputError
 from schemas.formats.protocol import UpstreamFormat
-from schemas.records import UpstreamRecord
 from schemas.table import Column, TableSchema
 from tests.kit.single_records import record_at, single_records
+from tests.kit.upstream_record import UpstreamRecord
 
 Record = tuple[bytes | None, bytes | None]
 """Key and value."""

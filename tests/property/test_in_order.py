@@ -13,7 +13,7 @@ import pytest
 
 from schemas.codec.logs import LogId, LogPosition
 from schemas.formats.change_avro import ChangeKeys
-from schemas.records import Change, Op, UpstreamRecord
+from schemas.records import Change, Op
 from state.columns import OFFSET, PARTITION
 from state.values.seen import LaneSeen, Seen, merged
 from streaming.core.redelivery import Judgement, Logged, Redelivery
@@ -25,6 +25,7 @@ from tests.kit.examples import examples
 from tests.kit.in_order import InOrder
 from tests.kit.log_positions import position_column
 from tests.kit.tables import table
+from tests.kit.upstream_record import UpstreamRecord
 
 TABLE = table()
 KEYS = ChangeKeys(TABLE.key_columns)

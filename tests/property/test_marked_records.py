@@ -101,7 +101,7 @@ def test_a_block_whose_size_is_not_that_of_its_items_is_read_by_the_fallback() -
 
 
 def read_alone(format_: UpstreamFormat, table: TableSchema, records: Sequence[Record]) -> int:
-    """How many keys and values of a block are read by the fallback."""
+    """The number of keys and values of a block that the fallback reads."""
     with (
         patch.object(AvroReader, "_record", autospec=True, side_effect=AvroReader._record) as registered,
         patch.object(ChangeDecoder, "_change", autospec=True, side_effect=ChangeDecoder._change) as changes,

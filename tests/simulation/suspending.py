@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 from schemas.errors import InputError
@@ -22,6 +22,7 @@ from streaming.source.barriers.injecting.suspended_requests import (
     TryAgain,
 )
 from tests.kit.avro_codec import ChangeCodec, KeyCodec
+from tests.kit.listed_requests import ListedRequests
 from tests.kit.upstream import Upstream
 from tests.simulation.cases import Case
 from tests.simulation.changelog import Changelog
@@ -34,19 +35,6 @@ from tests.simulation.world import Setting
 VNODES = 2
 
 
-class SimulatedRequests:
-    """The control topic."""
-
-    def __init__(self, requests: list[SuspendedAction]) -> None:
-        self._requests = requests
-
-    def end(self) -> int:
-        return len(self._requests)
-
-    def since(self, offset: int) -> Iterable[tuple[int, SuspendedAction]]:
-        return [(number + 1, each) for number, each in enumerate(self._requests) if number >= offset]
-
-
 class Suspending(Instance):
     """Parks nothing: each invalid record suspends the table. Its operator tries again first, then leaves it out."""
 
@@ -54,7 +42,7 @@ class Suspending(Instance):
 
     def start(self) -> None:
         self.decisions = Decisions(frozenset(), LogResets())
-        self.topic = SimulatedRequests(self.requests)
+        self.topic = ListedRequests(self.requests)
         self.suspension = self.suspension_type(self.topic, self.process.name, lambda: self.scheduler.now_ms)
         self.ends: list[LastEnd] = []
         super().start()

@@ -47,7 +47,7 @@ class Setting:
     takes: Callable[[int], int | None] = lambda barriers: None
     """Key and value that a record of an output may have once so many barriers have arrived."""
     parks: bool = True
-    """Whether invalid records go to the dead letters; else an operator leaves them out."""
+    """True if invalid records go to the dead letters; else an operator leaves them out."""
     deletes: bool = False
     """Whether old barriers are deleted from topics of their own, at every chance."""
 

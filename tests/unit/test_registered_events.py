@@ -13,10 +13,11 @@ from schemas.codec.logs import LogId, LogPosition
 from schemas.errors import Code, InputError
 from schemas.formats.debezium import DebeziumFormat
 from schemas.formats.protocol import Framed
-from schemas.records import Change, Op, UpstreamRecord
+from schemas.records import Change, Op
 from schemas.table import declare
 from tests.kit.avro_records import OWN_SCALE, encoded
 from tests.kit.single_records import SingleRecords, single_records
+from tests.kit.upstream_record import UpstreamRecord
 
 TABLE = declare(
     {

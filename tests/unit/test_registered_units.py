@@ -16,11 +16,12 @@ from schemas.formats.debezium import DebeziumFormat
 from schemas.formats.protocol import UpstreamFormat
 from schemas.formats.upsert import UpsertFormat
 from schemas.formats.with_registry import RegistryFormat
-from schemas.records import Change, Op, UpstreamRecord
+from schemas.records import Change, Op
 from schemas.table import TableSchema, declare
 from tests.kit.avro_records import encoded
 from tests.kit.single_records import single_records
 from tests.kit.two_ways import NotColumnarError, as_text, fast, one_by_one
+from tests.kit.upstream_record import UpstreamRecord
 
 WRAPPED = {"type": "decimal(20,0)", "unsigned": "wrapped"}
 

@@ -13,10 +13,11 @@ from schemas.codec.logs import LogId, LogPosition
 from schemas.errors import Code, InputError
 from schemas.formats.debezium import DebeziumFormat
 from schemas.formats.protocol import Images
-from schemas.records import Change, Op, UpstreamRecord
+from schemas.records import Change, Op
 from schemas.table import declare
 from tests.kit.avro_records import encoded
 from tests.kit.single_records import SingleRecords, single_records
+from tests.kit.upstream_record import UpstreamRecord
 
 AT = LogPosition(LogId("postgresql", "", ""), (5, 7))
 TABLE = declare({"name": "t", "columns": {"id": "bigint", "note": "string"}, "primary_key": ["id"]})

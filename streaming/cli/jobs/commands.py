@@ -18,7 +18,6 @@ from rich.table import Table
 from schemas.records import Add, Drop, Mutation, Pause, Resume, Stop, Throttle
 from schemas.settings.config import load
 from schemas.table import nearest
-from state.values.last_end import EndKind
 from streaming.cli.configuration import ConfigArgument, ConfigOption, required_config, usage
 from streaming.cli.jobs.options import JobOptions, RequestOptions, SuspendedOptions
 from streaming.cli.jobs.served import Served
@@ -156,7 +155,7 @@ def pause(
     if initial:
         _pace(config, "pause", job, request, every=every)
     else:
-        _steer(config, Pause(_one(job, every)), request)
+        _steer(Served.of(config), Pause(_one(job, every)), request)
 
 
 def resume(
@@ -172,13 +171,18 @@ def resume(
     if suspended.table is not None:
         if job is not None or every or initial:
             raise usage("--table and something else to resume", "one of them")
-        _lead_on(config, suspended.action(), request, table=suspended.table)
+        served = Served.of(config)
+        name = served.config.table.name
+        if suspended.table != name:
+            hint = nearest(suspended.table, [name])
+            raise usage(f"table {suspended.table!r}{hint}", f"the table of the configuration, {name}")
+        _lead_on(served, suspended.action(), request)
     elif suspended.skip_record or suspended.accept_log_reset:
         raise usage("a decision on a suspended table, and no --table", "the table's name after --table")
     elif initial:
         _pace(config, "resume", job, request, every=every)
     else:
-        _steer(config, Resume(_one(job, every)), request)
+        _steer(Served.of(config), Resume(_one(job, every)), request)
 
 
 def throttle(
@@ -201,7 +205,7 @@ def throttle(
             "no rows per second", "a job and its rows per second, or --initial and those of the table"
         )
     else:
-        _steer(config, Throttle(job, _limit(rows_per_second)), request)
+        _steer(Served.of(config), Throttle(job, _limit(rows_per_second)), request)
 
 
 def drop(
@@ -220,10 +224,11 @@ def drop(
     """
     if delete_topics and request.no_wait:
         raise usage("--delete-topics and --no-wait", "one or the other: topics go once the job has ended")
-    if Served.of(config).state_reader.last_end_is_suspended():
-        _lead_on(config, DropAndTryAgain(job), request, deletes=delete_topics)
+    served = Served.of(config)
+    if served.state_reader.suspended_end() is not None:
+        _lead_on(served, DropAndTryAgain(job), request, deletes=delete_topics)
     else:
-        _steer(config, Drop(job), request, deletes=delete_topics)
+        _steer(served, Drop(job), request, deletes=delete_topics)
 
 
 def stop(config: ConfigOption = None, *, request: RequestOptions) -> None:
@@ -231,32 +236,22 @@ def stop(config: ConfigOption = None, *, request: RequestOptions) -> None:
 
     A supervisor may start it again at once.
     """
-    if Served.of(config).state_reader.last_end_is_suspended():
-        _lead_on(config, EndProcess(), request)
+    served = Served.of(config)
+    if served.state_reader.suspended_end() is not None:
+        _lead_on(served, EndProcess(), request)
     else:
-        _steer(config, Stop(), request)
+        _steer(served, Stop(), request)
 
 
 def _lead_on(
-    config: Path | None,
-    action: SuspendedAction,
-    request: RequestOptions,
-    *,
-    table: str | None = None,
-    deletes: bool = False,
+    served: Served, action: SuspendedAction, request: RequestOptions, *, deletes: bool = False
 ) -> None:
     """Send a suspended table a decision, and print what came of it. `deletes` as in `_steer`."""
     from streaming.control.client import send_suspended
     from streaming.control.suspended import await_outcome, not_suspended, suspended_again
 
-    served = Served.of(config)
-    name, read = served.config.table.name, served.state_reader.last_end
-    if table not in (None, name):
-        raise usage(
-            f"table {table!r}{nearest(str(table), [name])}", f"the table of the configuration, {name}"
-        )
-    before = read()
-    if before is None or before.kind is not EndKind.SUSPENDED:
+    name, before = served.config.table.name, served.state_reader.suspended_end()
+    if before is None:
         raise not_suspended(name)
     if isinstance(action, DropAndTryAgain):
         served.check(Drop(action.job))
@@ -268,11 +263,12 @@ def _lead_on(
     if isinstance(action, EndProcess):
         _print(f"{name}: its service ends, and the table stays suspended", {"table": name}, request)
         return
-    end = await_outcome(read, before, request.timeout)
+    end = await_outcome(served.state_reader.last_end, before, request.timeout)
     if end is not None and end.fault is not None:
         raise suspended_again(name, end)
-    gone = _deleted(served, topics)
-    _print(f"{name}: goes on{gone}", {"table": name, "goes_on": True}, request)
+    _print_done(
+        f"{name}: goes on", {"table": name, "goes_on": True}, request, served, topics, deletes=deletes
+    )
 
 
 def _limit(text: str) -> int | None:
@@ -309,14 +305,11 @@ def _pace(
     _print(f"table: {text}, {shown['rows']:,} of about {shown['of']:,} rows were read", shown, request)
 
 
-def _steer(
-    config: Path | None, mutation: Mutation, request: RequestOptions, *, deletes: bool = False
-) -> None:
+def _steer(served: Served, mutation: Mutation, request: RequestOptions, *, deletes: bool = False) -> None:
     """Check a mutation, send it and, if wanted, wait until it took effect; print the result in one line.
 
     `deletes`: once a job is dropped, so are its topics.
     """
-    served = Served.of(config)
     served.check(mutation)
     topics = served.topics_of(mutation.job) if isinstance(mutation, Drop) and deletes else ()
     served.refuse_ended()
@@ -328,18 +321,25 @@ def _steer(
         applied = steering.apply(mutation)
     text = f"{applied.report.text}: since barrier {applied.barrier.curr}, after {applied.elapsed_s:.1f} s"
     fields = {"applied": applied.report.text, "barrier": applied.barrier.curr, "seconds": applied.elapsed_s}
+    _print_done(text, fields, request, served, topics, deletes=deletes)
+
+
+def _print_done(
+    text: str,
+    fields: Mapping[str, object],
+    request: RequestOptions,
+    served: Served,
+    topics: Sequence[str],
+    *,
+    deletes: bool,
+) -> None:
+    """Print the result in one line; if a job `deletes` its topics, once they are gone."""
     if deletes:
-        fields["deleted"] = list(topics)
-    _print(f"{text}{_deleted(served, topics)}", fields, request)
+        from streaming.kafka.deletion import delete_topics
 
-
-def _deleted(served: Served, topics: Sequence[str]) -> str:
-    """Delete the topics of a job that has ended; the end of a line that says so."""
-    if not topics:
-        return ""
-    from streaming.kafka.deletion import delete_topics
-
-    return f"; deleted {', '.join(delete_topics(served.kafka, topics))}"
+        gone = delete_topics(served.kafka, topics)
+        text, fields = f"{text}; deleted {', '.join(gone)}", {**fields, "deleted": list(gone)}
+    _print(text, fields, request)
 
 
 def _print(text: str, fields: Mapping[str, object], request: RequestOptions) -> None:

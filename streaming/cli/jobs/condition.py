@@ -13,6 +13,7 @@ from streaming.control.service_api import Answer
 from streaming.control.state_view import StateView
 from streaming.control.ways_on import ways_on
 from streaming.core.health import HealthCondition
+from streaming.runtime.sign_of_life import is_recent
 
 
 class StatusExit(IntEnum):
@@ -37,13 +38,10 @@ class ShownCondition:
 
 
 def shown_condition(
-    answer: Answer | None, view: StateView, *, table: str, late_s: float, seen_ms: int | None, gone_s: float
+    answer: Answer | None, view: StateView, *, table: str, late_s: float, seen_ms: int | None
 ) -> ShownCondition:
-    """The condition of a service. `seen_ms` is the Unix time of its process's last sign of life, None without one.
-
-    A process counts as gone after `gone_s` without such a sign.
-    """
-    lives = seen_ms is not None and time.time() - seen_ms / 1_000 <= gone_s
+    """The condition of a service. `seen_ms` is the Unix time of its process's last sign of life, None without one."""
+    lives = is_recent(seen_ms)
     end = view.end
     if end is not None and view.is_suspended:
         return _suspended(end, table, lives=lives or answer is not None)

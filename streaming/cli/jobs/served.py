@@ -89,7 +89,7 @@ class Served:
         """Raises: EnvironmentProblem(NOT_SERVED) where the service has ended: no barrier takes a request in time."""
         from streaming.service.presence import Presence
 
-        owner = self.state_reader.read().owner
+        owner = self.state_reader.owner()
         if self.config.barriers.injects and owner and Presence(self.storage).has_ended(owner):
             raise EnvironmentProblem(
                 Code.NOT_SERVED,

@@ -25,7 +25,7 @@ from streaming.control.service_api import Answer, read_condition
 from streaming.control.state_view import JobView, StateReader, StateView
 from streaming.core.forecast import Forecast
 from streaming.core.health import late_after_s
-from streaming.runtime.sign_of_life import GONE_S, last_seen_ms
+from streaming.runtime.sign_of_life import last_seen_ms
 
 _LOOKS_S, _LOOK_EVERY_S = 3.0, 0.25
 _BLOCKS = "·▁▂▃▄▅▆▇█"
@@ -68,7 +68,6 @@ def command(
         table=served.config.table.name,
         late_s=late_after_s(served.config.barrier_interval_ms),
         seen_ms=last_seen_ms(served.storage, view.owner),
-        gone_s=GONE_S,
     )
     if as_json:
         typer.echo(json.dumps(_as_dict(view, jobs, forecasts, answer, condition)))

@@ -44,9 +44,7 @@ class Finding:
     @classmethod
     def of(cls, subject: str, error: BackfillError) -> Finding:
         """An error, which ends a start."""
-        at = f" at {error.where}" if error.where else ""
-        found = f"{error.code}{at}: found {error.found}; expected {error.expected}"
-        return cls(subject, Grade.FAILED, found, error.next_step, error)
+        return cls(subject, Grade.FAILED, error.summary, error.next_step, error)
 
     @classmethod
     def by(cls, subject: str, check: Callable[[], object], found: str) -> Finding:

@@ -9,9 +9,9 @@ from pathlib import Path
 import structlog
 
 from schemas.errors import Code, StateError
-from state.storage import Storage, now_ms
+from state.storage import Storage
 from streaming.protocol.recovery.steps import out_of_step
-from streaming.runtime.sign_of_life import GONE_S, last_seen_ms
+from streaming.runtime.sign_of_life import is_recent, last_seen_ms
 from streaming.service.checks.findings import Finding
 from streaming.service.checks.machine import existing
 from streaming.service.checks.surroundings import Surroundings
@@ -76,8 +76,7 @@ def owner(found: Surroundings) -> Iterator[Finding]:
     if found.entry is None:
         return
     presence, name = Presence(found.storage), found.entry.owner
-    seen_ms = last_seen_ms(found.storage, name)
-    if seen_ms is None or now_ms() - seen_ms > GONE_S * 1_000:
+    if not is_recent(last_seen_ms(found.storage, name)):
         yield Finding.ok("owner", f"{name}, which has ended")
     elif presence.is_fenced_by(instance_name(), name):
         step = "a start here waits until that one has ended; --take-over takes the state back"

@@ -8,8 +8,8 @@ import structlog
 
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, located, location
-from streaming.kafka.topics import create_topic
 from streaming.source.barriers.injecting.control_requests import MalformedRequestError
+from streaming.source.barriers.injecting.control_topic import create_control_topic
 from streaming.source.barriers.injecting.suspended_requests import SuspendedAction, decode_suspended
 
 log = structlog.get_logger(__name__)
@@ -24,7 +24,7 @@ class KafkaRequests:
 
     def _opened(self) -> RangeReader:
         if self._reader is None:
-            create_topic(self._kafka, self._topic, 1)
+            create_control_topic(self._kafka, self._topic)
             self._reader = RangeReader(self._kafka)
         return self._reader
 

@@ -9,20 +9,15 @@ says from which offset on requests were not acted on.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Protocol
 
 from schemas.errors import BackfillError, Code, InputError, TopicError
 from state.journal import Journal
+from state.storage import now_ms
 from state.values.last_end import EndKind, FaultReport, LastEnd
 from streaming.source.barriers.injecting.suspended_requests import SuspendedAction
-
-
-def unix_ms() -> int:
-    """The time of day, for what is shown."""
-    return time.time_ns() // 1_000_000
 
 
 def is_table_fault(error: BackfillError) -> bool:
@@ -42,12 +37,15 @@ class SuspendedRequests(Protocol):
         Raises: EnvironmentProblem, TopicError.
         """
 
+    def close(self) -> None:
+        """Leave the topic; it is opened again when it is read."""
+
 
 class Suspension:
     """The suspensions of one process, one after another."""
 
-    def __init__(self, requests: SuspendedRequests, owner: str, now_ms: Callable[[], int] = unix_ms) -> None:
-        self._requests, self._owner, self._now_ms = requests, owner, now_ms
+    def __init__(self, requests: SuspendedRequests, owner: str, clock: Callable[[], int] = now_ms) -> None:
+        self._requests, self._owner, self._clock = requests, owner, clock
         self.next_offset = 0
         """The first request that was not taken."""
 
@@ -56,10 +54,10 @@ class Suspension:
 
         Raises: Fenced; as `SuspendedRequests.end`.
         """
-        now_ms, before = self._now_ms(), journal.last_end
-        end = LastEnd(EndKind.SUSPENDED, self._owner, now_ms, now_ms, epoch, FaultReport.from_error(fault))
+        at_ms, before = self._clock(), journal.last_end
+        end = LastEnd(EndKind.SUSPENDED, self._owner, at_ms, at_ms, epoch, FaultReport.from_error(fault))
         # A request that came before a crash is still to be acted on.
-        goes_on = before is not None and before.kind is EndKind.SUSPENDED and end.repeats(before)
+        goes_on = before is not None and before.is_suspended and end.repeats(before)
         first = before.requests_from if before is not None and goes_on else self._requests.end()
         self.next_offset = max(self.next_offset, first)
         end = replace(end.after(before), requests_from=self.next_offset)
@@ -84,3 +82,7 @@ class Suspension:
     def settle(self, journal: Journal, end: LastEnd) -> None:
         """Write that all actions so far were carried out: none is found again by the next start. Raises: Fenced."""
         journal.write_end(replace(end, requests_from=self.next_offset))
+
+    def close(self) -> None:
+        """Leave the control topic until the next suspension."""
+        self._requests.close()

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import threading
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 
 import structlog
 
 from schemas.errors import BackfillError, EnvironmentProblem
 from state.journal import Journal
-from state.storage import Storage
+from state.storage import Storage, now_ms
 from state.values.last_end import EndKind, FaultReport, LastEnd
 from streaming.protocol.batches import Batches
-from streaming.runtime.sign_of_life import GONE_S, last_seen_ms
+from streaming.runtime.sign_of_life import is_recent, last_seen_ms
 from streaming.service.suspended.decisions import Decisions
-from streaming.service.suspended.suspension import Suspension, is_table_fault, unix_ms
+from streaming.service.suspended.suspension import Suspension, is_table_fault
 from streaming.service.vitals import Vitals
 from streaming.service.watches import UpstreamWatch
 from streaming.source.barriers.injecting.suspended_requests import EndProcess
@@ -44,20 +44,18 @@ class TableFaults:
     def owns(self, journal: Journal, batches: Batches) -> None:
         """Set the state that the process has taken over; again after trouble that passed."""
         self._state = journal, batches
-        end = journal.last_end
-        self.vitals.last_end = end if end is not None and end.counts(batches.finished_epoch) else None
+        self.vitals.last_end = journal.end_since(batches.finished_epoch)
 
     def note_silence(self, former: str | None, storage: Storage) -> None:
         """Write that the owner before ended without a word, unless it gave one, or lives, or there was none."""
         assert self._state is not None
-        if former is None:
-            return
         journal, batches = self._state
+        epoch = batches.finished_epoch
+        before = journal.end_since(epoch)
+        if former in (None, self.owner) or (before is not None and before.owner == former):
+            return
         seen_ms = last_seen_ms(storage, former)
-        epoch, before, now_ms = batches.finished_epoch, journal.last_end, unix_ms()
-        said = before is not None and before.owner == former and before.counts(epoch)
-        lives = seen_ms is not None and now_ms - seen_ms < GONE_S * 1_000
-        if said or lives or former == self.owner or seen_ms is None:
+        if seen_ms is None or is_recent(seen_ms):  # it ended by itself, or lives
             return
         end = LastEnd(EndKind.SILENT, former, seen_ms, seen_ms, epoch)
         log.warning("ended_without_a_word", owner=former, seen_ms=seen_ms)
@@ -81,16 +79,23 @@ class TableFaults:
         log.error("table_suspended", code=fault.code, **fault.texts, times=end.times)
         watch = UpstreamWatch(guard, self.vitals)
         watch.next_offsets = batches.next_offsets
-        with watch.running():
+        with closing(self.suspension), watch.running():
             while not self.stop.wait(_LOOK_S):
                 if journal.is_superseded:
                     raise journal.fenced()
-                if isinstance(watch.failure, BackfillError):
-                    end = self.suspension.join(journal, end, watch.failure.code)
-                    self.vitals.suspended(end)
+                end = self._joined(journal, end, watch.failure)
                 if self._is_decided(journal, end):
                     return not self.stop.is_set()
         return False
+
+    def _joined(self, journal: Journal, end: LastEnd, failure: Exception | None) -> LastEnd:
+        """The end with what the watch has found, which is shown once."""
+        if not isinstance(failure, BackfillError):
+            return end
+        joined = self.suspension.join(journal, end, failure.code)
+        if joined is not end:
+            self.vitals.suspended(joined)
+        return joined
 
     def _is_decided(self, journal: Journal, end: LastEnd) -> bool:
         with suppress(EnvironmentProblem):  # the watch tells that the broker is away
@@ -113,8 +118,8 @@ class TableFaults:
         if self._state is None or self.vitals.is_suspended:
             return
         journal, batches = self._state
-        fault, now_ms = None if error is None else FaultReport.from_error(error), unix_ms()
-        self._write(journal, LastEnd(kind, self.owner, now_ms, now_ms, batches.finished_epoch, fault))
+        fault, at_ms = None if error is None else FaultReport.from_error(error), now_ms()
+        self._write(journal, LastEnd(kind, self.owner, at_ms, at_ms, batches.finished_epoch, fault))
 
     def _write(self, journal: Journal, end: LastEnd) -> None:
         try:

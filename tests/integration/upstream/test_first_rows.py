@@ -36,7 +36,7 @@ def table(**columns: Any) -> TableSchema:
 def first(
     kafka: KafkaSettings, topic: str, format_: UpstreamFormat, table: TableSchema, begins: Sequence[int] = ()
 ) -> FirstRecords:
-    """What a start sees of a topic in this format."""
+    """The first records of a topic in this format, as a start judges them."""
     declared = {"upstream": topic, "state": "state", "table": table.to_dict()}
     config = check(declared, path=Path("config.yaml"))
     source = UpstreamSection(topic, format_)

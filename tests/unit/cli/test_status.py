@@ -43,7 +43,7 @@ def condition_of(
 ) -> ShownCondition:
     """`age_s` is that of the process's last sign of life, None for one that left none."""
     seen_ms = None if age_s is None else round((time.time() - age_s) * 1_000)
-    return shown_condition(answer, view, table="orders", late_s=late_s, seen_ms=seen_ms, gone_s=20.0)
+    return shown_condition(answer, view, table="orders", late_s=late_s, seen_ms=seen_ms)
 
 
 def shown(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -20,22 +19,10 @@ from streaming.source.barriers.injecting.suspended_requests import (
     decode_suspended,
     encode_suspended,
 )
+from tests.kit.listed_requests import ListedRequests
 from tests.kit.reports import TABLE
 
 SKIP = TryAgain(frozenset({(2, 207_978)}))
-
-
-class Requests:
-    """A control topic in memory."""
-
-    def __init__(self, *actions: SuspendedAction) -> None:
-        self.actions = list(actions)
-
-    def end(self) -> int:
-        return len(self.actions)
-
-    def since(self, offset: int) -> Iterable[tuple[int, SuspendedAction]]:
-        return [(number + 1, each) for number, each in enumerate(self.actions) if number >= offset]
 
 
 def fault(offset: int = 7) -> InputError:
@@ -52,7 +39,7 @@ def journal(tmp_path: Path) -> Journal:
 
 
 def test_what_was_asked_before_is_not_acted_on(journal: Journal) -> None:
-    requests = Requests(SKIP)
+    requests = ListedRequests([SKIP])
     suspension = Suspension(requests, "me")
     suspension.begin(journal, fault(), 5)
     assert suspension.next_action() is None
@@ -62,7 +49,7 @@ def test_what_was_asked_before_is_not_acted_on(journal: Journal) -> None:
 
 
 def test_a_crash_before_the_effect_finds_the_request_again(journal: Journal) -> None:
-    requests = Requests()
+    requests = ListedRequests([])
     first = Suspension(requests, "me")
     first.begin(journal, fault(), 5)
     requests.actions.append(SKIP)
@@ -73,7 +60,7 @@ def test_a_crash_before_the_effect_finds_the_request_again(journal: Journal) -> 
 
 
 def test_a_request_that_changed_nothing_is_not_repeated_for_ever(journal: Journal) -> None:
-    requests = Requests()
+    requests = ListedRequests([])
     suspension = Suspension(requests, "me")
     suspension.begin(journal, fault(), 5)
     requests.actions.append(SKIP)
@@ -86,7 +73,7 @@ def test_a_request_that_changed_nothing_is_not_repeated_for_ever(journal: Journa
 
 
 def test_another_fault_asks_anew(journal: Journal) -> None:
-    requests = Requests()
+    requests = ListedRequests([])
     Suspension(requests, "me").begin(journal, fault(), 5)
     requests.actions += [SKIP, SKIP]
     again = Suspension(requests, "me, started again")
@@ -95,7 +82,7 @@ def test_another_fault_asks_anew(journal: Journal) -> None:
 
 
 def test_an_end_that_was_asked_for_is_not_found_by_the_next_start(journal: Journal) -> None:
-    requests = Requests()
+    requests = ListedRequests([])
     suspension = Suspension(requests, "me")
     end = suspension.begin(journal, fault(), 5)
     requests.actions.append(EndProcess())
@@ -107,7 +94,7 @@ def test_an_end_that_was_asked_for_is_not_found_by_the_next_start(journal: Journ
 
 
 def test_a_further_fault_joins_the_first_once(journal: Journal) -> None:
-    suspension = Suspension(Requests(), "me")
+    suspension = Suspension(ListedRequests([]), "me")
     end = suspension.begin(journal, fault(), 5)
     end = suspension.join(journal, end, Code.DATA_LOST)
     end = suspension.join(journal, end, Code.DATA_LOST)

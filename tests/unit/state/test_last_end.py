@@ -1,4 +1,4 @@
-"""The last end: counted while the same fault comes again, over with the next batch, and kept by the journal."""
+"""The last end: counted while the same fault is met, over with the next batch, and kept by the journal."""
 
 from __future__ import annotations
 

@@ -10,12 +10,11 @@ The service reads the topic itself from the offset at which it was suspended; in
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from schemas.records import RecordId
+from schemas.records import RecordId, record_from_text
 from streaming.source.barriers.injecting.control_requests import (
     MAX_ID_CHARACTERS,
     MAX_JOB_CHARACTERS,
@@ -25,7 +24,6 @@ from streaming.source.barriers.injecting.control_requests import (
 )
 
 MOST_SKIPPED = 1_000
-_PLACE = re.compile(r"([0-9]{1,9})@([0-9]{1,18})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,18 +90,6 @@ def _try_again(content: object) -> TryAgain:
             f"skip_records is a list of {MOST_SKIPPED:,} at most, accept_log_reset a boolean"
         )
     try:
-        return TryAgain(places(texts), accepts)
-    except ValueError:
+        return TryAgain(frozenset(map(record_from_text, texts)), accepts)
+    except (TypeError, ValueError):
         raise MalformedRequestError("a record of skip_records is a text PARTITION@OFFSET") from None
-
-
-def places(texts: Iterable[str]) -> frozenset[RecordId]:
-    """(partition, offset) of each PARTITION@OFFSET. Raises: ValueError."""
-    return frozenset(map(_record, texts))
-
-
-def _record(text: object) -> RecordId:
-    found = _PLACE.fullmatch(text) if isinstance(text, str) else None
-    if found is None:
-        raise ValueError("no PARTITION@OFFSET")
-    return int(found[1]), int(found[2])
