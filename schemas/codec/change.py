@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 
 from schemas.avro.columns.changes import read_changes, read_keys
 from schemas.avro.fallback import ChangeRecords, KeyRecords
-from schemas.codec.results import Decoded, ReadStructs, replaced, row_type
+from schemas.codec.results import Decoded, ReadStructs, read_marked, replaced, row_type
 from schemas.errors import Code, InputError
 from schemas.records import Change, Row
 from schemas.table import Column
@@ -30,10 +29,9 @@ class ChangeDecoder:
 
     def decode(self, keys: pa.BinaryArray, values: pa.BinaryArray) -> Decoded:
         ops, before, after, marked = read_changes(self.columns, values)
-        rows, errors = np.flatnonzero(marked), dict[int, InputError]()
-        if not len(rows):
+        rows, found, errors = read_marked(values, marked, self._change)
+        if not found:
             return Decoded(ops, before, after, errors)
-        found = [self._change(row, values[row].as_py(), errors) for row in rows.tolist()]
         kind = row_type(self.columns)
         changes = [_NONE if each is None else (each.op.value, each.before, each.after) for each in found]
         own_ops, own_before, own_after = zip(*changes, strict=True)
@@ -46,28 +44,16 @@ class ChangeDecoder:
 
     def decode_keys(self, keys: pa.BinaryArray) -> ReadStructs:
         structs, marked = read_keys(self.key_columns, keys)
-        rows, errors = np.flatnonzero(marked), dict[int, InputError]()
-        if not len(rows):
+        rows, found, errors = read_marked(keys, marked, self._keys.decode)
+        if not found:
             return ReadStructs.of(structs)
-        found = [self._key(row, keys[row].as_py(), errors) for row in rows.tolist()]
         own = structs_of(found, row_type(self.key_columns))
         return ReadStructs.of(replaced(structs, rows, own), errors)
 
-    def _change(self, row: int, value: bytes | None, errors: dict[int, InputError]) -> Change | None:
-        try:
-            if not value:
-                raise InputError(Code.EMPTY_RECORD, found="a value of 0 bytes")
-            return self._changes.decode(value)
-        except InputError as error:
-            errors[row] = error
-            return None
-
-    def _key(self, row: int, data: bytes, errors: dict[int, InputError]) -> Row | None:
-        try:
-            return self._keys.decode(data)
-        except InputError as error:
-            errors[row] = error
-            return None
+    def _change(self, value: bytes | None) -> Change:
+        if not value:
+            raise InputError(Code.EMPTY_RECORD, found="a value of 0 bytes")
+        return self._changes.decode(value)
 
 
 def structs_of(rows: Sequence[Row | None], kind: pa.StructType) -> pa.StructArray:

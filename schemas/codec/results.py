@@ -7,9 +7,9 @@ record says of the table. Errors are never raised for a record: they are a colum
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,7 @@ from schemas.table import Column
 
 Flags = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.intp]
+Found = TypeVar("Found")
 
 
 @dataclass
@@ -166,6 +167,20 @@ def replaced(array: pa.Array, rows: Rows, values: pa.Array) -> pa.Array:
     places = np.arange(len(array))
     places[rows] = len(array) + np.arange(len(rows))
     return pa.concat_arrays([array, values]).take(pa.array(places))
+
+
+def read_marked(
+    records: pa.BinaryArray, marked: Flags, read: Callable[[Any], Found]
+) -> tuple[Rows, list[Found | None], dict[int, InputError]]:
+    """The marked records, each read alone from bytes or None: rows, results (None with an error), errors by row."""
+    rows, found, errors = np.flatnonzero(marked), list[Found | None](), dict[int, InputError]()
+    for row in rows.tolist():
+        try:
+            found.append(read(records[row].as_py()))
+        except InputError as error:
+            errors[row] = error
+            found.append(None)
+    return rows, found, errors
 
 
 def with_names(structs: pa.StructArray, kind: pa.StructType) -> pa.StructArray:

@@ -42,7 +42,7 @@ from streaming.observe.models import (
     Status,
     VnodeStatus,
 )
-from streaming.protocol.report import BatchReport, FoundState
+from streaming.protocol.report import BatchReport, StateAtBarrier
 from streaming.service.vitals import Vitals
 
 _VERSION = version("arrangement-backfill")
@@ -75,7 +75,7 @@ class StatusCache:
     disk: Callable[[ReplicaFiles | None], DiskStatus | None] = lambda _: None
     started: float = field(init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _standing: FoundState | None = None
+    _state: StateAtBarrier | None = None
     _jobs: Mapping[str, JobView] = field(default_factory=dict)
     _progress: JobsProgress = field(default_factory=JobsProgress)
     _changes: int = 0
@@ -94,18 +94,8 @@ class StatusCache:
     def note(self, report: BatchReport) -> list[float]:
         """Take a batch into account. For each of its barriers the seconds from its injection until now."""
         wall_s, now_s = self.clock(), self.steady()
-        plan = report.plan
-        standing = FoundState(
-            report.outcome.jobs,
-            report.progress,
-            report.files,
-            report.vnode_count,
-            plan.epoch,
-            plan.lanes,
-            plan.end_offsets,
-        )
         with self._lock:
-            self._stand(standing, now_s)
+            self._take(report.state_after, now_s)
             self._parked += len(report.plan.parked)
             self._changes += report.changes
             self._change_rate.note(round(now_s * 1_000), self._changes)
@@ -119,24 +109,21 @@ class StatusCache:
             self._add_to_history(report, wall_s, now_s)
         return latencies
 
-    def restore(self, standing: FoundState) -> None:
+    def restore(self, state: StateAtBarrier) -> None:
         """Take the state into account that a start has found: its jobs are shown before its first batch."""
         with self._lock:
-            if self._standing is None:
-                self._stand(standing, self.steady())
+            if self._state is None:
+                self._take(state, self.steady())
                 self._progress.forget_rates()  # a start is no batch
                 self._done.seen(
-                    standing.epoch, unix_ms_from_epoch(standing.epoch) / 1_000, self.clock(), self.steady()
+                    state.epoch, unix_ms_from_epoch(state.epoch) / 1_000, self.clock(), self.steady()
                 )
 
-    def _stand(self, standing: FoundState, now_s: float) -> None:
-        stored = standing.files.rows_by_vnode(max(standing.vnode_count, 1))
-        views = [
-            JobView.of(job, standing.progress.get(job.name, {}), stored, standing.ends)
-            for job in standing.jobs
-        ]
-        self.vnode_count = standing.vnode_count if self.by_partition else self.vnode_count
-        self._standing = standing
+    def _take(self, state: StateAtBarrier, now_s: float) -> None:
+        stored = state.files.rows_by_vnode(max(state.vnode_count, 1))
+        views = [JobView.of(job, state.progress.get(job.name, {}), stored, state.ends) for job in state.jobs]
+        self.vnode_count = state.vnode_count if self.by_partition else self.vnode_count
+        self._state = state
         self._jobs = {view.name: view for view in views}
         self._progress.note(round(now_s * 1_000), [(view.state, view.extent) for view in views])
 
@@ -166,8 +153,8 @@ class StatusCache:
         """The status as of now."""
         health, now_ms = self.vitals.health(), round(self.steady() * 1_000)
         with self._lock:
-            standing, files = self._standing, self._standing.files if self._standing else None
-            epoch = standing.epoch if standing else 0
+            state, files = self._state, self._state.files if self._state else None
+            epoch = state.epoch if state else 0
             barrier_age_s = self._done.at(self.steady()) if epoch else None
             forecasts = self._progress.at(now_ms)
             return Status(
@@ -188,7 +175,7 @@ class StatusCache:
                 started=self.started,
                 barrier=epoch,
                 barrier_age_s=barrier_age_s,
-                lanes=standing.lanes if standing else 0,
+                lanes=state.lanes if state else 0,
                 vnode_count=self.vnode_count,
                 replica_rows=files.base_rows if files else 0,
                 initial=_shown(CopyingStatus, self.vitals.copy),
@@ -229,7 +216,7 @@ class StatusCache:
 
     def _partitions(self) -> list[PartitionStatus]:
         held_s, marks, margins_s = self.vitals.held_s(), self.vitals.marks, self.vitals.margins_s()
-        ends = self._standing.ends if self._standing else ()
+        ends = self._state.ends if self._state else ()
         return [
             PartitionStatus(
                 partition=number,
@@ -291,20 +278,20 @@ class StatusCache:
     def partitions(self) -> int:
         """Of the upstream; 0 before the first batch."""
         with self._lock:
-            return len(self._standing.ends) if self._standing else 0
+            return len(self._state.ends) if self._state else 0
 
     def jobs(self) -> tuple[int, int, tuple[JobState, ...]]:
         """Epoch of the last batch, its lanes, and the jobs after it."""
         with self._lock:
-            now, jobs = self._standing, tuple(view.state for view in self._jobs.values())
+            now, jobs = self._state, tuple(view.state for view in self._jobs.values())
             return (now.epoch, now.lanes, jobs) if now else (0, 1, ())
 
     def vnodes(self, job: str) -> list[VnodeStatus] | None:
         """Every vnode of a job; None if there is no such job."""
         with self._lock:
-            if self._standing is None or job not in self._jobs:
+            if self._state is None or job not in self._jobs:
                 return None
-            view, lanes = self._jobs[job], self._standing.lanes
+            view, lanes = self._jobs[job], self._state.lanes
         count = view.state.definition.part_count
         return [
             _vnode(vnode, vnode * lanes // count, view.progress.get(vnode), view.stored.get(vnode, 0))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from schemas.errors import BackfillError, Code, ConfigError, EnvironmentProblem
-from streaming.protocol.report import BatchReport, FoundState
+from streaming.protocol.report import BatchReport, StateAtBarrier
 from streaming.service.service import Service
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ class Spans:
             part.end(at_ns)
         span.end(end_ns)
 
-    def starts_from(self, state: FoundState) -> None:
+    def starts_from(self, state: StateAtBarrier) -> None:
         """A start is no span."""
 
     def trouble(self, problem: BackfillError) -> None:

@@ -15,7 +15,7 @@ from streaming.observe.metrics import Metrics
 from streaming.observe.models import SourceStatus, Status
 from streaming.observe.state_size import StateSize
 from streaming.observe.status_cache import StatusCache
-from streaming.protocol.report import BatchReport, FoundState
+from streaming.protocol.report import BatchReport, StateAtBarrier
 from streaming.service.service import Service
 from streaming.sink.kinds import Sinks, SinkSetup
 
@@ -27,7 +27,7 @@ class _Observed:
     cache: StatusCache
     metrics: Metrics
 
-    def starts_from(self, state: FoundState) -> None:
+    def starts_from(self, state: StateAtBarrier) -> None:
         self.cache.restore(state)
 
     def batch(self, report: BatchReport) -> None:

@@ -20,7 +20,7 @@ from streaming.protocol.lanes.attempts import LaneAttempts, LaneTasks
 from streaming.protocol.lanes.overrun import Overruns
 from streaming.protocol.planner import DuplicatesBefore, Planner
 from streaming.protocol.recovery.recover import Recovery
-from streaming.protocol.report import BatchReport, FoundState, Sums
+from streaming.protocol.report import BatchReport, StateAtBarrier, Sums
 from streaming.protocol.setup import BatchSetup
 from streaming.protocol.stream_state import StreamState
 from streaming.protocol.table_read import TableReading
@@ -103,10 +103,10 @@ class Batches:
         return self.state.progress
 
     @property
-    def found_state(self) -> FoundState:
+    def state_at_barrier(self) -> StateAtBarrier:
         """The state between two batches."""
         setup = self._setup
-        return FoundState(
+        return StateAtBarrier(
             self.jobs,
             dict(self.progress),
             self.replica.files(self.replica.pin()),

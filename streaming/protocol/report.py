@@ -19,6 +19,19 @@ _Number = TypeVar("_Number", int, float)
 
 
 @dataclass(frozen=True)
+class StateAtBarrier:
+    """Jobs, their progress and the replica between two batches. `ends` are the offsets that are handled."""
+
+    jobs: Sequence[JobState]
+    progress: Mapping[str, Mapping[int, Progress]]
+    files: ReplicaFiles
+    vnode_count: int
+    epoch: int
+    lanes: int
+    ends: Sequence[int]
+
+
+@dataclass(frozen=True)
 class BatchReport:
     """One batch. Times in milliseconds; `lane_ms` adds up the lanes, which ran side by side."""
 
@@ -45,6 +58,14 @@ class BatchReport:
     """Records that are no changes of the table."""
     way: Way | None = None
     """The way in which its lanes were run; None where they had nothing to do."""
+
+    @property
+    def state_after(self) -> StateAtBarrier:
+        """The state at the batch's last barrier."""
+        plan, jobs = self.plan, self.outcome.jobs
+        return StateAtBarrier(
+            jobs, self.progress, self.files, self.vnode_count, plan.epoch, plan.lanes, plan.end_offsets
+        )
 
 
 @dataclass(frozen=True)
@@ -124,23 +145,10 @@ def _added(parts: Sequence[Mapping[str, _Number]]) -> dict[str, _Number]:
     return total
 
 
-@dataclass(frozen=True)
-class FoundState:
-    """The state as a start finds it, before a batch of its own. `ends` are the offsets that are handled."""
-
-    jobs: Sequence[JobState]
-    progress: Mapping[str, Mapping[int, Progress]]
-    files: ReplicaFiles
-    vnode_count: int
-    epoch: int
-    lanes: int
-    ends: Sequence[int]
-
-
 class Observer(Protocol):
     """Gets what a service does, from the thread of its stream. It must be quick, and raise nothing."""
 
-    def starts_from(self, state: FoundState) -> None:
+    def starts_from(self, state: StateAtBarrier) -> None:
         """Take the state into account that a start has found."""
 
     def batch(self, report: BatchReport) -> None:
@@ -156,7 +164,7 @@ class Observers:
 
     each: Sequence[Observer]
 
-    def starts_from(self, state: FoundState) -> None:
+    def starts_from(self, state: StateAtBarrier) -> None:
         """Pass the state on that a start has found."""
         for observer in self.each:
             observer.starts_from(state)

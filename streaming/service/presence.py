@@ -76,10 +76,6 @@ class Presence:
         """Leave a note that the instance `name` was taken over from."""
         self._write(_fenced(name), json.dumps({"successor": successor, "at_s": time.time()}))
 
-    def has_ended(self, owner: str) -> bool:
-        """True if an owner has taken its signs of life away, as it does at its end; a killed one leaves its last."""
-        return self._read(alive_file(owner)) is None
-
     def refuse_living(self, owner: str, is_stopped: Callable[[], bool]) -> None:
         """Look for two beats at an owner's sign of life. Raises: ConfigError(USAGE) if it rises."""
         first, until_s = self._beats(owner), time.monotonic() + 2 * self._beat_s

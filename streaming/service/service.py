@@ -223,7 +223,7 @@ class Service:
             except BackfillError as fault:
                 if restart_policy.may_pass(fault) or not self._faults.suspends(fault):
                     raise
-                Observers(self.observers).starts_from(owned.batches.found_state)
+                Observers(self.observers).starts_from(owned.batches.state_at_barrier)
                 self._report_trouble(fault)
                 return self._faults.await_decision(fault, guard)
         return False
@@ -294,10 +294,10 @@ class Service:
         try:
             # Step 4: recover.
             self.vitals.begins("looking for an unfinished batch")
-            recovered = batches.recover()
-            if recovered is not None:
+            if (recovered := batches.recover()) is not None:
                 on_batch(recovered)
-            Observers(self.observers).starts_from(batches.found_state)
+            else:
+                Observers(self.observers).starts_from(batches.state_at_barrier)
             check_jobs(batches, self.config)
             if self.exit_when_complete:
                 refuse_nothing_to_do([job.definition for job in batches.jobs], self.config.jobs)

@@ -16,7 +16,15 @@ from schemas.avro.projection import Project
 from schemas.avro.registered import Schemas
 from schemas.codec.debezium import event_type
 from schemas.codec.keyed import IS_DELETED
-from schemas.codec.results import ReadStructs, fields_of, flags_of, null_where, replaced, row_type
+from schemas.codec.results import (
+    ReadStructs,
+    fields_of,
+    flags_of,
+    null_where,
+    read_marked,
+    replaced,
+    row_type,
+)
 from schemas.errors import Code, InputError
 from schemas.table import Column
 
@@ -41,20 +49,14 @@ class AvroReader:
 
     def read(self, records: pa.BinaryArray) -> ReadStructs:
         structs, marked = self._columns.read(records)
-        rows = np.flatnonzero(marked)
-        if not len(rows):
+        rows, found, errors = read_marked(records, marked, self._record)
+        if not found:
             return ReadStructs.of(structs)
-        errors = dict[int, InputError]()
-        found = [self._record(row, records[row].as_py(), errors) for row in rows.tolist()]
         return ReadStructs.of(replaced(structs, rows, pa.array(found, self.kind)), errors)
 
-    def _record(self, row: int, data: bytes, errors: dict[int, InputError]) -> dict[str, Any] | None:
-        try:
-            read = self._records.read(data, general=self.general)
-            return {name: _as_text(each, self.kind, name) for name, each in read.items()}
-        except InputError as error:
-            errors[row] = error
-            return None
+    def _record(self, data: bytes) -> dict[str, Any]:
+        read = self._records.read(data, general=self.general)
+        return {name: _as_text(each, self.kind, name) for name, each in read.items()}
 
 
 @dataclass

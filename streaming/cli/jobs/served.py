@@ -17,6 +17,7 @@ from state.storage import Storage
 from streaming.cli.configuration import required_config
 from streaming.control.state_view import StateReader
 from streaming.control.suspended import suspended
+from streaming.runtime.sign_of_life import last_seen_ms
 
 if TYPE_CHECKING:
     from streaming.control.client import ControlClient
@@ -87,10 +88,8 @@ class Served:
 
     def refuse_ended(self) -> None:
         """Raises: EnvironmentProblem(NOT_SERVED) where the service has ended: no barrier takes a request in time."""
-        from streaming.service.presence import Presence
-
         owner = self.state_reader.owner()
-        if self.config.barriers.injects and owner and Presence(self.storage).has_ended(owner):
+        if self.config.barriers.injects and owner and last_seen_ms(self.storage, owner) is None:
             raise EnvironmentProblem(
                 Code.NOT_SERVED,
                 where=str(self.config.state),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 
@@ -13,7 +15,7 @@ from schemas.formats.debezium import DebeziumFormat
 from schemas.formats.protocol import Images, UpstreamFormat
 from schemas.formats.registry import DEFAULT
 from schemas.position import Key
-from schemas.records import Row
+from schemas.records import NO_DATA
 from schemas.settings.registry import RegistryConfig
 from schemas.table import declare
 from streaming.events.forms import FORMATS, EventForm, TopicSchemas, events_of, invented
@@ -49,25 +51,27 @@ def load(kafka: KafkaSettings, topic: str, generator: ChangeGenerator, rows: int
     produce_rows(ChangeSender(kafka, topic), generator, rows)
 
 
-def folded(kafka: KafkaSettings, topic: str, format_: UpstreamFormat = DEFAULT) -> dict[Key, Row]:
+def folded(kafka: KafkaSettings, topic: str, format_: UpstreamFormat = DEFAULT) -> dict[Key, Any]:
     """The table after all committed changes, each of which must be legal and in its key's partition."""
-    rows, table = single_records(format_, TABLE.columns, TABLE.key_columns), dict[Key, Row]()
+    decoder, table = format_.decoder(TABLE.columns, TABLE.key_columns), dict[Key, Any]()
     with RangeReader(kafka) as reader:
         marks = reader.await_stable(topic, timeout_s=60)
         for chunk in reader.read(topic, {p: (mark.earliest, mark.stable) for p, mark in enumerate(marks)}):
-            for message in chunk:
-                key_bytes, value = message.key(), message.value()
-                if header_of(message, "barrier") is not None:
-                    continue
-                assert isinstance(key_bytes, bytes)
-                assert not isinstance(value, str)
-                assert message.partition() == zlib.crc32(key_bytes) % len(marks)
-                key, change = rows.read_key(key_bytes), rows.read_change(key_bytes, value)
-                if format_.images is Images.FULL:
-                    assert table.get(key) == change.before
-                table.pop(key, None)
-                if change.after is not None:
-                    table[key] = change.after
+            data = [message for message in chunk if header_of(message, "barrier") is None]
+            for message in data:
+                assert message.partition() == zlib.crc32(message.key() or b"") % len(marks)
+            key_bytes = pa.array([message.key() for message in data], pa.binary())
+            keys = decoder.decode_keys(key_bytes)
+            found = decoder.decode(key_bytes, pa.array([message.value() for message in data], pa.binary()))
+            assert not keys.errors
+            assert not found.errors
+            assert NO_DATA not in found.ops.to_pylist()
+            rows = (each.to_pylist() for each in (keys.structs, found.before, found.after))
+            for key, before, after in zip(*rows, strict=True):
+                previous = table.pop(tuple(key.values()), None)
+                assert format_.images is not Images.FULL or previous == before
+                if after is not None:
+                    table[tuple(key.values())] = after
     return table
 
 

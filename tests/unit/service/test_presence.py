@@ -9,7 +9,7 @@ import pytest
 
 from schemas.errors import Code, ConfigError
 from state.storage import Storage
-from streaming.runtime.sign_of_life import FOLDER
+from streaming.runtime.sign_of_life import FOLDER, last_seen_ms
 from streaming.service.presence import Presence, instance_name
 
 
@@ -65,13 +65,13 @@ def test_an_owner_whose_sign_rises_is_refused_on_a_terminal_and_one_that_is_dead
     with presence.shown("owner"):
         with pytest.raises(ConfigError) as caught:
             presence.refuse_living("owner", never)
-        assert not presence.has_ended("owner")
+        assert last_seen_ms(storage, "owner") is not None
     assert (caught.value.code, "--take-over" in caught.value.next_step) == (Code.USAGE, True)
-    assert presence.has_ended("owner")
+    assert last_seen_ms(storage, "owner") is None
     presence.refuse_living("owner", never)
     presence._write(next(iter(_alive_files("owner"))), "7")  # killed
     presence.refuse_living("owner", never)
-    assert not presence.has_ended("owner")
+    assert last_seen_ms(storage, "owner") is not None
 
 
 def _alive_files(owner: str) -> list[str]:
