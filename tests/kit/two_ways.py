@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
@@ -13,9 +13,9 @@ import pyarrow as pa
 from schemas.avro.columns.by_id import RegisteredColumns
 from schemas.avro.columns.changes import ReadChanges
 from schemas.codec import change
-from schemas.codec.avro.reader import AvroReader
+from schemas.codec.avro import reader
 from schemas.codec.json.reader import JsonReader
-from schemas.codec.results import row_type
+from schemas.codec.results import read_marked, row_type
 from schemas.errors import InputError
 from schemas.formats.protocol import UpstreamFormat
 from schemas.table import Column, TableSchema
@@ -34,8 +34,8 @@ def refuse_all(*_: object) -> Any:
     raise NotColumnarError
 
 
-def _marked_structs(reader: RegisteredColumns, records: pa.BinaryArray) -> tuple[pa.StructArray, Any]:
-    return pa.nulls(len(records), reader.kind), np.ones(len(records), np.bool_)
+def _marked_structs(by_id: RegisteredColumns, records: pa.BinaryArray) -> tuple[pa.StructArray, Any]:
+    return pa.nulls(len(records), by_id.kind), np.ones(len(records), np.bool_)
 
 
 def _marked_changes(columns: Sequence[Column], values: pa.BinaryArray) -> ReadChanges:
@@ -45,6 +45,10 @@ def _marked_changes(columns: Sequence[Column], values: pa.BinaryArray) -> ReadCh
 
 def _marked_keys(columns: Sequence[Column], keys: pa.BinaryArray) -> tuple[pa.StructArray, Any]:
     return pa.nulls(len(keys), row_type(columns)), np.ones(len(keys), np.bool_)
+
+
+def _none_marked(records: pa.BinaryArray, marked: Any, _: Callable[[Any], object]) -> Any:
+    return read_marked(records, marked, refuse_all)
 
 
 @contextmanager
@@ -63,9 +67,8 @@ def last_word_alone() -> Iterator[None]:
 def fast_way_alone() -> Iterator[None]:
     """A record that is not read by the fast way is an NotColumnarError."""
     with (
-        patch.object(AvroReader, "_record", refuse_all),
-        patch.object(change.ChangeDecoder, "_change", refuse_all),
-        patch.object(change.ChangeDecoder, "_key", refuse_all),
+        patch.object(reader, "read_marked", _none_marked),
+        patch.object(change, "read_marked", _none_marked),
         patch.object(JsonReader, "_read_slowly", refuse_all),
     ):
         yield
