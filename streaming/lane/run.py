@@ -58,17 +58,24 @@ _LOG_PART_ROWS, _LOG_PART_BYTES = 250_000, 32 << 20
 64 MiB a part came to 723 MiB in a worker, of 32 MiB to 557."""
 
 
-def run_lane(task: LaneTask, lane: int, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> LaneOutcome:
+def run_lane(
+    task: LaneTask,
+    lane: int,
+    batches: Iterable[pa.RecordBatch],
+    schema: pa.Schema,
+    watch: Stopwatch | None = None,
+) -> LaneOutcome:
     """Carry out the lane's part of the plan.
 
     With `task.in_parts` the rows of `batches` come in the order of interval, partition and offset, else in any. Where
-    jobs read the upstream, they are the records of the lane's partitions too, as `history_ranges` has them.
+    jobs read the upstream, they are the records of the lane's partitions too, as `history_ranges` has them. `watch` is
+    that of whatever makes `batches`, which books its own steps on it while they are made.
     Raises: Fenced and OutcomeUnknown (see `Writer`), StateError when pinned files are gone, DecodedSchemaError
     when `schema`, that of all `batches`, is not `decoded_schema`. What is `Undone`, because of invalid records or for
     want of something, has left nothing visible.
     """
     check_decoded(schema, task.table)
-    return _Lane(task, lane, schema).run(batches)
+    return _Lane(task, lane, schema, watch or Stopwatch()).run(batches)
 
 
 class _TooManyError(Exception):
@@ -97,7 +104,7 @@ class _Lane:
     task: LaneTask
     lane: int
     schema: pa.Schema
-    watch: Stopwatch = field(default_factory=Stopwatch)
+    watch: Stopwatch
 
     def __post_init__(self) -> None:
         self._jobs = [LaneJob.of(self.task, plan, self.lane) for plan in self.task.plan.sent_jobs]
@@ -166,11 +173,12 @@ class _Lane:
             held_bytes = sum(batch.nbytes for batch in part)
             self._ignored += count_no_data(part, task.plan, task.vnodes(self.lane))
             self._awaited |= awaited_ids(changes)
+            self.watch.lap("order")
             if len(self._faults) < MOST_FAULTS and not self._awaited:
                 self._faults += find_faults(
                     changes, task.table, task.limits.record_bytes, task.upstream_format
                 )
-            self.watch.lap("order")
+            self.watch.lap("check")
             failpoints.reach(Failpoint.LANE_READ)
             if self._faults or self._awaited:
                 continue

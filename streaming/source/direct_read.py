@@ -20,6 +20,7 @@ from schemas.table import TableSchema
 from state.values.plan import BatchPlan
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader
+from streaming.runtime.timing import Stopwatch
 from streaming.source.raw.decoding import decoder_of
 from streaming.source.raw.record_vnodes import vnodes_of
 from streaming.source.raw.records import RawRecord, Records
@@ -52,18 +53,23 @@ class DirectReader:
         format_: UpstreamFormat,
         routes: Routes | None = None,
         lane: int = 0,
+        watch: Stopwatch | None = None,
     ) -> pa.RecordBatch:
         """The committed records of each partition's offsets [first, end), decoded; with `routes` those of a lane.
 
         For one thread of a process. Raises: UnreadError.
         """
+        watch = watch or Stopwatch()
         records = Records.of([raw_record(each, self.holds_barriers) for each in self._read(ranges)])
         vnodes = vnodes_of(format_, self.table).of(records)
         numbers = vnodes.numbers
         if routes is not None:
             own = pa.array(routes.placed(records, vnodes).among(lane))
             records, numbers = records.filter(own), numbers.filter(own)
-        return decoder_of(format_, self.table).decoded(records, numbers)
+        watch.lap("read")
+        rows = decoder_of(format_, self.table).decoded(records, numbers)
+        watch.lap("decode")
+        return rows
 
     def _read(self, ranges: Mapping[int, tuple[int, int]]) -> list[Message]:
         held, found = 0, list[Message]()

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from enum import StrEnum
-from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -25,6 +24,7 @@ from streaming.runtime import failpoints
 from streaming.runtime.paths import log_folder
 from streaming.runtime.session import JVM_GONE
 from streaming.runtime.spark_jobs import run_each, run_numbers
+from streaming.runtime.timing import Stopwatch
 from streaming.source.decoded import decoded_schema_of
 from streaming.source.direct_read import DirectReader, UnreadError, ranges_of
 from streaming.source.exchange import Exchange, unpacked
@@ -114,11 +114,12 @@ class LaneRunner:
 
         def work(lane: int) -> LaneOutcome | None:
             failpoints.obey(task.failpoint)
+            watch = Stopwatch()
             try:
-                rows = _read_directly(task, lane, reader, begins)
+                rows = _read_directly(task, lane, reader, begins, watch)
             except UnreadError:
                 return None
-            return _caught(task, lane, [rows], rows.schema)
+            return _caught(task, lane, [rows], rows.schema, watch)
 
         found = run_numbers(self._source.spark, task.plan.lanes, work)
         read = [outcome for outcome in found if outcome is not None]
@@ -164,14 +165,14 @@ def reads_in_place(task: LaneTask) -> bool:
 
 
 def _read_directly(
-    task: LaneTask, lane: int, reader: DirectReader, begins: tuple[int, ...]
+    task: LaneTask, lane: int, reader: DirectReader, begins: tuple[int, ...], watch: Stopwatch
 ) -> pa.RecordBatch:
     """The records of a lane, as the exchange brings them to it. Raises: UnreadError."""
     ranges, format_ = ranges_of(task.plan, begins), task.upstream_format
     if task.table.by_partition:
         own = {number: ranges[number] for number in task.upstream_partitions(lane) if number in ranges}
-        return reader.decoded(own, format_)
-    return reader.decoded(ranges, format_, Routes.of(task.plan, task.table), lane)
+        return reader.decoded(own, format_, watch=watch)
+    return reader.decoded(ranges, format_, Routes.of(task.plan, task.table), lane, watch)
 
 
 def _crashed(lane: int, trace: str) -> EnvironmentProblem:
@@ -194,20 +195,35 @@ def _lane_work(
 ) -> Callable[[int, Iterable[pa.RecordBatch]], LaneOutcome]:
     def work(number: int, batches: Iterable[pa.RecordBatch]) -> LaneOutcome:
         failpoints.obey(task.failpoint)
-        rows = map(partial(decoded, format_=task.upstream_format, table=task.table), records_of(batches))
-        return _caught(task, lanes[number], rows, decoded_schema_of(task.upstream_format, task.table))
+        watch, schema = Stopwatch(), decoded_schema_of(task.upstream_format, task.table)
+        return _caught(task, lanes[number], _decoded(task, records_of(batches), watch), schema, watch)
 
     return work
+
+
+def _decoded(task: LaneTask, found: Iterable[Records], watch: Stopwatch) -> Iterator[pa.RecordBatch]:
+    for records in found:
+        watch.lap("read")
+        rows = decoded(records, task.upstream_format, task.table)
+        watch.lap("decode")
+        yield rows
+    watch.lap("read")
 
 
 def _of_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[Records]:
     return (Records.concatenated([batch]) for batch in batches)
 
 
-def _caught(task: LaneTask, lane: int, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> LaneOutcome:
+def _caught(
+    task: LaneTask,
+    lane: int,
+    batches: Iterable[pa.RecordBatch],
+    schema: pa.Schema,
+    watch: Stopwatch | None = None,
+) -> LaneOutcome:
     """A lane's outcome, with any error as a value."""
     try:
-        return run_lane(task, lane, batches, schema)
+        return run_lane(task, lane, batches, schema, watch)
     except BackfillError as error:
         return Undone(lane, Failed(error))
     except Exception:  # noqa: BLE001  # Spark would bury it in a Java stack and give up on the stream

@@ -74,12 +74,14 @@ def test_a_backfill_is_the_same_however_its_batches_are_read(
             change(step)
             run.reach(upstream.barrier())
         assert LOG in jobs or by_spark == []
+        assert {"read", "decode", "order", "check"} <= set(run.reports[-1].lane_ms)
     with stage.running(**BY_SPARK) as run:
         before = len(by_spark)
         for step in range(3, 5):
             change(step)
             run.reach(upstream.barrier())
         assert len(by_spark) >= before + 2
+        assert {"read", "decode", "order", "check"} <= set(run.reports[-1].lane_ms)
     with stage.running() as run:
         for job in jobs:
             run.reach(upstream.barrier(Throttle(job["name"], None)))
