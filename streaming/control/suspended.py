@@ -41,9 +41,7 @@ def not_suspended(table: str) -> ConfigError:
     return ConfigError(Code.NOT_SUSPENDED, where=table, found="a table that is not suspended")
 
 
-def await_outcome(
-    last_end: Callable[[], LastEnd | None], offset: int, timeout_s: float
-) -> LastEnd | None:
+def await_outcome(last_end: Callable[[], LastEnd | None], offset: int, timeout_s: float) -> LastEnd | None:
     """Wait for what comes of the decision at `offset`: None once a batch is finished, else the end that came of it.
 
     A service that starts meanwhile may suspend the table once more before it reads the decision.

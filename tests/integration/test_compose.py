@@ -1,4 +1,4 @@
-"""The local run as users know it: `docker compose up`, events in, the output, an invalid record, and everything killed."""
+"""The local run as users know it: `docker compose up`, events, the output, an invalid record, and everything killed."""
 
 from __future__ import annotations
 
