@@ -58,6 +58,8 @@ COMMANDS = {
     "completion": "Print a script that completes commands in a shell.",
     "failpoints": "List the places where a test can have the service killed.",
 }
+FOR_TESTS = {"failpoints"}
+"""Commands that `--help` does not list."""
 ROOMS = {
     "streaming.cli.jobs": ("plan", "status"),
     "streaming.cli.topics": ("inspect", "barriers", "produce", "consume", "verify", "kafka"),
@@ -82,7 +84,9 @@ class LazyGroup(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> TyperCommand | None:
         """A stand-in that is enough for the list in `--help` and for "did you mean"."""
-        return TyperCommand(cmd_name, short_help=COMMANDS[cmd_name]) if cmd_name in COMMANDS else None
+        if cmd_name not in COMMANDS:
+            return None
+        return TyperCommand(cmd_name, short_help=COMMANDS[cmd_name], hidden=cmd_name in FOR_TESTS)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: D102
         name, stand_in, rest = super().resolve_command(ctx, args)

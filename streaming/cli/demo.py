@@ -105,7 +105,7 @@ def _figures(outcome: DemoOutcome, rows: int, took_s: float) -> Table:
         "live changes": f"{progress.live_sent:,} sent",
         "  during snapshot": _latency(outcome.during_snapshot),
         "  after it": _latency(outcome.afterwards),
-        "barriers": f"{progress.barriers:,} in {progress.batches:,} batches",
+        "barriers": f"{progress.barriers:,}; at each the output is a cut of the table",
         "verify": f"{report.upstream_records + report.output_records:,} records, {verdict}",
         "took": f"{took_s:.0f} s",
     }

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from schemas.errors import Code, ConfigError
+from schemas.errors import Code, ConfigError, InputError
 from schemas.records import RecordId, record_from_text
 
 
 def places(texts: Iterable[str] | None) -> frozenset[RecordId]:
     """(partition, offset) of each `PARTITION@OFFSET`. Raises: ConfigError(USAGE)."""
     return frozenset(_place(text) for text in texts or ())
+
+
+def with_option(error: InputError, topic: str) -> InputError:
+    """The error of a reader that meets an invalid record of `topic`, with the option that leaves it out here, too."""
+    place = (error.where or "").removeprefix(f"{topic}-")
+    try:
+        record_from_text(place)
+    except ValueError:
+        return error
+    option = f"if the service has left it out: --skip-record {place}"
+    return type(error)(error.code, **error.texts | {"next_step": f"{error.next_step}; {option}"})
 
 
 def _place(text: str) -> RecordId:

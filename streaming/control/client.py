@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from schemas.errors import Code, ConfigError, EnvironmentProblem, TopicError
 from schemas.records import Barrier, Mutation
@@ -25,7 +25,7 @@ from streaming.control.state_view import StateReader
 from streaming.core.jobs import MutationReport, apply_mutation
 from streaming.kafka.barriers import barrier_in
 from streaming.kafka.clients import KafkaSettings, translated
-from streaming.kafka.consumer import RangeReader
+from streaming.kafka.consumer import RangeReader, located
 from streaming.source.barriers.injecting.control_requests import (
     ControlRequest,
     decode_request,
@@ -63,22 +63,27 @@ def send_request(
     return request.id
 
 
-def send_suspended(kafka: KafkaSettings, topic: str, action: SuspendedAction) -> str:
-    """Put a request to a suspended service into its control topic; its id. Raises: EnvironmentProblem."""
+def send_suspended(kafka: KafkaSettings, topic: str, action: SuspendedAction) -> tuple[str, int]:
+    """Put a request to a suspended service into its control topic; its id and offset. Raises: EnvironmentProblem."""
     request_id = uuid.uuid4().hex
-    _produce(kafka, topic, encode_suspended(request_id, action))
-    return request_id
+    return request_id, _produce(kafka, topic, encode_suspended(request_id, action))
 
 
-def _produce(kafka: KafkaSettings, topic: str, value: bytes) -> None:
+def _produce(kafka: KafkaSettings, topic: str, value: bytes) -> int:
+    """Write a record, and wait until it is there; its offset."""
     create_control_topic(kafka, topic)
+    sent: list[Message] = []
     producer = Producer(kafka.producer())
     with translated(kafka, what=topic):
         # An idempotent producer asks for its id when it is made, and half a second later if no connection is up yet.
         producer.list_topics(topic, timeout=kafka.wait_s)
-        producer.produce(topic, value, partition=0)
+        producer.produce(topic, value, partition=0, on_delivery=lambda _error, message: sent.append(message))
         if producer.flush(kafka.wait_s):
             raise KafkaException(KafkaError(KafkaError._MSG_TIMED_OUT))
+        [message] = sent
+        if (error := message.error()) is not None:
+            raise KafkaException(error)
+    return located(message)[1]
 
 
 class ControlClient:

@@ -32,7 +32,7 @@ def suspended_again(table: str, end: LastEnd) -> InputError:
         where=fault.where,
         found=f"{fault.found} (suspended again, {end.times} times in a row)",
         expected=fault.expected,
-        next_step="; or ".join((fault.next_step, *ways_on(fault, table))),
+        next_step=f"{fault.next_step}; then {ways_on(fault, table)[0]}",
     )
 
 
@@ -41,17 +41,17 @@ def not_suspended(table: str) -> ConfigError:
     return ConfigError(Code.NOT_SUSPENDED, where=table, found="a table that is not suspended")
 
 
-def await_outcome(
-    last_end: Callable[[], LastEnd | None], before: LastEnd, timeout_s: float
-) -> LastEnd | None:
-    """Wait for what comes of a decision: None once a batch is finished, else the end that came behind it.
+def await_outcome(last_end: Callable[[], LastEnd | None], offset: int, timeout_s: float) -> LastEnd | None:
+    """Wait for what comes of the decision at `offset`: None once a batch is finished, else the end that came of it.
+
+    A service that starts meanwhile may suspend the table once more before it reads the decision.
 
     Raises: EnvironmentProblem(NOT_SERVED) when nothing comes within the time.
     """
     deadline = time.monotonic() + timeout_s
     while True:
         end = last_end()
-        if end is None or not end.is_suspended or end.at_ms != before.at_ms:
+        if end is None or not end.is_suspended or end.requests_from > offset:
             return end
         if time.monotonic() >= deadline:
             raise EnvironmentProblem(

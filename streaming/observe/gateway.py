@@ -61,7 +61,7 @@ class ControlApi:
         else:
             self._refuse(Drop(way.drop))
             action = DropAndTryAgain(way.drop)
-        return send_suspended(self.kafka, self.control_topic, action)
+        return send_suspended(self.kafka, self.control_topic, action)[0]
 
     def plan(self, job: JobDefinition) -> JobEstimate:
         """Estimate a job. Reads a sample of the replica, for a second or so. Raises: as for its creation."""

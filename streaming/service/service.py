@@ -34,7 +34,6 @@ from state.initial.copy_progress import CopyProgress
 from state.initial.start import Start, TopicStart
 from state.initial.table import checked_table
 from state.journal import Journal, is_superseded
-from state.values.last_end import EndKind
 from state.values.plan import BatchPlan
 from streaming.compaction.barrier_keeping import BarrierKeeping
 from streaming.compaction.compactor import COMPACTION_LEAST_ROWS, Compactor, log_compaction
@@ -152,16 +151,10 @@ class Service:
             answers, self._stop, registry_answers=registry.is_reachable, limit_s=self.trouble_limit_s
         )
         limit_s = self.config.batch_timeout_ms / 1_000
-        try:
-            with self._signs_of_life, SparkWatch(self.spark, self.vitals, limit_s).running():
-                while self._goes_on(restart_policy):
-                    pass
-        except Fenced:
-            raise
-        except BackfillError as error:
-            self._faults.write_end(EndKind.FAILED, error)
-            raise
-        self._faults.write_end(EndKind.STOPPED)
+        watch = SparkWatch(self.spark, self.vitals, limit_s)
+        with self._faults.end_written(), self._signs_of_life, watch.running():
+            while self._goes_on(restart_policy):
+                pass
 
     def _goes_on(self, restart_policy: RestartPolicy) -> bool:
         """Run once. True if it is to run again: after trouble that passed, and by a request to a suspended table."""

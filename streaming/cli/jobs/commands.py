@@ -250,20 +250,20 @@ def _lead_on(
     from streaming.control.client import send_suspended
     from streaming.control.suspended import await_outcome, not_suspended, suspended_again
 
-    name, before = served.config.table.name, served.state_reader.suspended_end()
-    if before is None:
+    name = served.config.table.name
+    if served.state_reader.suspended_end() is None:
         raise not_suspended(name)
     if isinstance(action, DropAndTryAgain):
         served.check(Drop(action.job))
     topics = served.topics_of(action.job) if isinstance(action, DropAndTryAgain) and deletes else ()
-    send_suspended(served.kafka, served.config.topics.control, action)
+    _, offset = send_suspended(served.kafka, served.config.topics.control, action)
     if request.no_wait:
         _print("sent; a suspended service takes it within a second", _SENT, request)
         return
     if isinstance(action, EndProcess):
         _print(f"{name}: its service ends, and the table stays suspended", {"table": name}, request)
         return
-    end = await_outcome(served.state_reader.last_end, before, request.timeout)
+    end = await_outcome(served.state_reader.last_end, offset, request.timeout)
     if end is not None and end.fault is not None:
         raise suspended_again(name, end)
     _print_done(

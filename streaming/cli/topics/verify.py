@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.progress import Progress
 from rich.table import Table
 
-from schemas.errors import Code, ConfigError, LawViolation
+from schemas.errors import Code, ConfigError, InputError, LawViolation
 from schemas.job import JobDefinition
 from schemas.records import RecordId
 from schemas.settings.config import ServiceConfig, load
@@ -28,7 +28,7 @@ from streaming.cli.configuration import (
     usage,
 )
 from streaming.cli.jobs.definitions import job_named, known_jobs
-from streaming.cli.skipped import places
+from streaming.cli.skipped import places, with_option
 from streaming.cli.topics.initial import initial_table
 from streaming.cli.topics.target import Broker, KafkaOption, Target, refuse_read_once, upstream_target
 from streaming.registry.outputs import OutputSchemas
@@ -150,22 +150,25 @@ def judged(
     require_complete: bool,
     left_out: frozenset[RecordId] = frozenset(),
 ) -> Report:
-    """The report, under a progress bar on a terminal. See `verify_job`."""
+    """The report, under a progress bar on a terminal. Raises: as `verify_job`."""
     upstream, job = case.upstream, case.job
     with _progress_bar(job.output) as on_progress:
-        return verify_job(
-            upstream.kafka,
-            upstream.topic,
-            job,
-            upstream.table,
-            upstream_format=upstream.format,
-            upstream_barriers=upstream.barriers,
-            progress=on_progress,
-            require_complete=require_complete,
-            left_out=left_out,
-            siblings=siblings,
-            initial=None if upstream.start is None else initial_table(upstream.start, upstream.table),
-        )
+        try:
+            return verify_job(
+                upstream.kafka,
+                upstream.topic,
+                job,
+                upstream.table,
+                upstream_format=upstream.format,
+                upstream_barriers=upstream.barriers,
+                progress=on_progress,
+                require_complete=require_complete,
+                left_out=left_out,
+                siblings=siblings,
+                initial=None if upstream.start is None else initial_table(upstream.start, upstream.table),
+            )
+        except InputError as error:
+            raise with_option(error, upstream.topic) from error
 
 
 @contextmanager

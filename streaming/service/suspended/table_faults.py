@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import threading
-from contextlib import closing, suppress
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 
 import structlog
 
-from schemas.errors import BackfillError, EnvironmentProblem
+from schemas.errors import BackfillError, EnvironmentProblem, Fenced
 from state.journal import Journal
 from state.storage import Storage, now_ms
 from state.values.last_end import EndKind, FaultReport, LastEnd
 from streaming.protocol.batches import Batches
 from streaming.runtime.sign_of_life import is_recent, last_seen_ms
+from streaming.runtime.signals import Stopped
 from streaming.service.suspended.decisions import Decisions
 from streaming.service.suspended.suspension import Suspension, is_table_fault
 from streaming.service.vitals import Vitals
@@ -110,11 +112,25 @@ class TableFaults:
                 return True
         return False
 
-    def write_end(self, kind: EndKind, error: BackfillError | None = None) -> None:
-        """Write how the process ends, if it owned the state. A suspended table stays suspended.
+    @contextmanager
+    def end_written(self) -> Iterator[None]:
+        """A process's work, the end of which is written if it owned the state. A suspended table stays suspended.
 
         A journal that can't be written keeps the end before.
         """
+        try:
+            yield
+        except Fenced:
+            raise
+        except BackfillError as error:
+            self._write_end(EndKind.FAILED, error)
+            raise
+        except Stopped:  # a signal unwinds a service that comes up, and may own the state already
+            self._write_end(EndKind.STOPPED)
+            raise
+        self._write_end(EndKind.STOPPED)
+
+    def _write_end(self, kind: EndKind, error: BackfillError | None = None) -> None:
         if self._state is None or self.vitals.is_suspended:
             return
         journal, batches = self._state

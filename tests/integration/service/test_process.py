@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from state.journal import Journal
+from state.storage import Storage
+from state.values.last_end import EndKind
 from tests.kit.process import Process
 from tests.kit.real import Stage, await_condition
 
@@ -58,6 +61,20 @@ def test_sigterm_while_things_come_up_ends_it_with_0(set_up: SetUp, child: str) 
     assert not process.says("serving")
     assert process.end(signal.SIGTERM) == 0, process.lines[-5:]
     assert not any("Traceback" in line for line in process.lines)
+
+
+def test_sigterm_in_the_first_batch_of_a_start_is_a_stop_in_the_state(set_up: SetUp) -> None:
+    stage = set_up({"name": "copy"})
+    stage.upstream.put((1, "EU", None, None))
+    stage.upstream.barrier()
+    at_point = {"BACKFILL_FAILPOINT": "planned:sleep", "BACKFILL_LOGS": str(stage.folder)}
+    process = Process.start(write_config(stage), **at_point)
+    await_condition((stage.folder / "failpoint-planned").exists, "the first batch")
+    assert not process.says("serving")
+    assert process.end(signal.SIGTERM) == 0, process.lines[-5:]
+    end = Journal(Storage(str(stage.config().state)), stage.upstream.table).last_end
+    assert end is not None
+    assert end.kind is EndKind.STOPPED
 
 
 @pytest.mark.thorough

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from schemas.errors import Code, InputError
+from schemas.errors import Code, EnvironmentProblem, InputError
 from state.journal import Journal
 from state.storage import Storage
+from streaming.control.suspended import await_outcome
 from streaming.service.suspended.suspension import Suspension
 from streaming.source.barriers.injecting.control_requests import MalformedRequestError
 from streaming.source.barriers.injecting.suspended_requests import (
@@ -56,7 +57,14 @@ def test_a_crash_before_the_effect_finds_the_request_again(journal: Journal) -> 
     assert first.next_action() == SKIP
     again = Suspension(requests, "me, started again")
     assert again.begin(journal, fault(), 5).times == 2
+    with pytest.raises(EnvironmentProblem):  # it has not read the request: that is no outcome
+        await_outcome(lambda: journal.last_end, 0, 0)
     assert again.next_action() == SKIP
+    again.begin(journal, fault(8), 5)
+    end = await_outcome(lambda: journal.last_end, 0, 0)
+    assert end is not None
+    assert end.fault is not None
+    assert end.fault.where == "up-0@8"
 
 
 def test_a_request_that_changed_nothing_is_not_repeated_for_ever(journal: Journal) -> None:
