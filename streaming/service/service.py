@@ -200,10 +200,10 @@ class Service:
         set_torn_aside(storage)
         presence = Presence(storage)
         journal = Journal(storage, self.config.table)
-        if journal.current is not None and not self.take_over:
-            if self.refuses_living and journal.current.owner != self.owner:
-                presence.refuse_living(journal.current.owner, self._stop.is_set)
-            if not presence.await_turn(instance_name(), journal.current.owner, self._stop.is_set):
+        if (current := journal.current) is not None and current.owner != self.owner and not self.take_over:
+            if self.refuses_living:
+                presence.refuse_living(current.owner, self._stop.is_set)
+            if not presence.await_turn(instance_name(), current.owner, self._stop.is_set):
                 return False
             journal = Journal(storage, self.config.table)
         # Steps 2 and 3: take over and fence.
