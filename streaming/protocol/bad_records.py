@@ -40,11 +40,12 @@ class BadRecords:
     def leave_out(self, plan: BatchPlan, found: Sequence[tuple[Fault, int]]) -> BatchPlan:
         """The plan without these invalid records, each with the lane that found it.
 
-        They are parked if that is configured and they can be; every other one must have been named.
-        Raises: InputError for the first that was not.
+        They are parked if that is configured and they can be; every other one must have been named. Where only some
+        were, those are left out first: the journal has a decision before the next one is asked for.
+        Raises: InputError for the first that was not named, where none was.
         """
         # A record whose lane is not known comes to all of them; the first is to park it.
-        by_id = {(fault.partition, fault.offset): (fault, lane) for fault, lane in reversed(found)}
+        by_id = {_id(fault): (fault, lane) for fault, lane in reversed(found)}
         found = [by_id[record] for record in sorted(by_id)]
         skipped = {*plan.skipped, *by_id}
         found = [(fault, lane) for fault, lane in found if not _was_left_out(plan, fault)]
@@ -52,13 +53,15 @@ class BadRecords:
         if len(plan.parked) + len(parked) > MOST_PARKED:
             parked = []
         letters = {(item.partition, item.offset) for item in parked}
-        for fault, _ in found:
-            record = fault.partition, fault.offset
-            if record in letters:
-                continue
-            if record not in self._named:
-                raise self._error(fault)
+        others = {record: fault for fault, _ in found if (record := _id(fault)) not in letters}
+        named = {record: fault for record, fault in others.items() if record in self._named}
+        unnamed = [fault for record, fault in others.items() if record not in named]
+        if unnamed and not named:
+            raise self._error(unnamed[0])
+        for record, fault in named.items():
             log.warning("record_left_out", where=self._where(*record), code=fault.code)
+        if unnamed:
+            return replace(plan, skipped=tuple(sorted({*plan.skipped, *named})))
         if parked:
             self._log_parked(parked)
         return replace(plan, skipped=tuple(sorted(skipped)), parked=(*plan.parked, *parked))
@@ -86,6 +89,10 @@ class BadRecords:
 
     def _where(self, partition: int, offset: int) -> str:
         return f"{self.topic}-{partition}@{offset}"
+
+
+def _id(fault: Fault) -> RecordId:
+    return fault.partition, fault.offset
 
 
 def _was_left_out(plan: BatchPlan, fault: Fault) -> bool:

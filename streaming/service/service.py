@@ -81,10 +81,9 @@ class Service:
     `on_batch` is called after each batch from the stream's thread, and must be quick. `on_serving` is called by the
     thread of `run` when start-up is over, again after trouble that passed: from then on an exception in that thread
     would leave a batch half done, and `stop` is the way to end. `on_part` is called after each part of a long interval,
-    `on_copied` after parts of the table that the state starts from. `on_trouble` gets what interrupted it or
-    suspended the table. `observers` get reports and troubles before that. `take_over`: from a successor that lives,
-    too, with `refuses_living` only from a dead owner (`presence`). `accept_log_reset`: once for each log and partition.
-    `spark` waits for the session; what comes before a start needs it is done meanwhile.
+    `on_copied` after parts of the table that the state starts from. `on_trouble` gets what interrupted it or suspended
+    the table. `observers` get reports and troubles before that. `take_over`: from a successor that lives, too, with
+    `refuses_living` only from a dead owner (`presence`). `spark` waits for the session.
     """
 
     config: ServiceConfig
@@ -103,7 +102,6 @@ class Service:
     refuses_living: bool = False
     accept_log_reset: bool = False
     owner: str = field(default_factory=owner)
-    """This instance, for the error of an instance that it fences."""
     compaction_least_rows: int = COMPACTION_LEAST_ROWS
     late_s: float | None = None
     """Seconds without a batch until the service is late; None: as the barriers' interval determines."""
@@ -182,7 +180,8 @@ class Service:
     def _run_once(self, restart_policy: RestartPolicy) -> bool:
         # Step 1: topics.
         self.vitals.begins("checking the topics")
-        found = Surroundings(self.config, self.kafka, self.decisions.skip_records, rebuild=self.rebuild)
+        config = self.decisions.applied_to(self.config)
+        found = Surroundings(config, self.kafka, self.decisions.skip_records, rebuild=self.rebuild)
         startup = Startup(found, self.spark, self.decisions, self.owner)
         upstream = startup.check_topics()
         self.config = startup.config
@@ -193,10 +192,10 @@ class Service:
         set_torn_aside(storage)
         presence = Presence(storage)
         journal = Journal(storage, self.config.table)
-        if journal.current is not None and not self.take_over:
-            if self.refuses_living and journal.current.owner != self.owner:
-                presence.refuse_living(journal.current.owner, self._stop.is_set)
-            if not presence.await_turn(instance_name(), journal.current.owner, self._stop.is_set):
+        if (current := journal.current) is not None and current.owner != self.owner and not self.take_over:
+            if self.refuses_living:
+                presence.refuse_living(current.owner, self._stop.is_set)
+            if not presence.await_turn(instance_name(), current.owner, self._stop.is_set):
                 return False
             journal = Journal(storage, self.config.table)
         # Steps 2 and 3: take over and fence.
@@ -333,6 +332,7 @@ class Service:
         self, batches: Batches, restart_policy: RestartPolicy, keeping: BarrierKeeping, report: BatchReport
     ) -> None:
         restart_policy.worked()
+        self.decisions.batch_done(batches.jobs)
         keeping.after_batch(report.plan)
         self.vitals.batch_done()
         for each in report.outcome.reports:

@@ -150,7 +150,7 @@ class Startup:
         if former is not None:
             self._fence(transactional_id(batches.replica), max(former.lanes, lane_count), former.plan)
         failpoints.reach(Failpoint.FENCED)
-        batches.configure([job for job in config.jobs if job.name not in self.decisions.dropped])
+        batches.configure(config.jobs)
         return Owned(journal, upstream, source, lanes, batches, start, reads)
 
     def _start(self, *, is_new: bool) -> AnyStart | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -15,7 +16,12 @@ from typing import Any
 import psutil
 import pytest
 
-from streaming.broker.embedded import EmbeddedBroker
+from schemas.errors import Code
+from schemas.settings.config import load
+from streaming.broker.embedded import EmbeddedBroker, free_port
+from streaming.control.service_api import read_condition
+from streaming.core.health import HealthCondition
+from streaming.runtime.timing import repeated
 from tests.faults.conftest import KillScenarios
 from tests.kit.kill_scenario import KillScenario, spark_of, workers_of
 from tests.kit.process import Process
@@ -71,21 +77,45 @@ def test_a_worker_dies_and_the_service_goes_on(kill_scenario: KillScenarios, poi
     tried.judge()
 
 
-@pytest.mark.parametrize("away_s", [0, 90])
+@contextmanager
+def shown(process: Process, config: Path) -> Iterator[set[tuple[str, str | None]]]:
+    """Conditions and codes that the API, `backfill status` and the log show for the length of the block."""
+    http, seen = load(config).http, set[tuple[str, str | None]]()
+
+    def look() -> bool:
+        answer = read_condition(http)
+        if answer is not None:
+            seen.add((answer.condition, None if answer.reason is None else re.split(r"\W", answer.reason)[0]))
+        return True
+
+    logged = len(process.events("condition"))
+    with repeated(look, 0.5, name="looks"):
+        yield seen
+    seen |= {(line["is_now"], line.get("code")) for line in process.events("condition")[logged:]}
+
+
+@pytest.mark.parametrize("away_s", [0, 120])
 def test_the_broker_dies_and_comes_back(
     kill_scenario: KillScenarios, broker: EmbeddedBroker, away_s: float
 ) -> None:
-    tried = kill_scenario(rows=2_000, rate_limit=100)
+    """For as long as it explains that nothing comes out, nothing else is named."""
+    listen = {"listen": f"127.0.0.1:{free_port()}"}
+    tried = kill_scenario(rows=2_000, rate_limit=100, config={"http": listen})
     process = tried.start()
     await_condition(lambda: len(process.events("batch")) > 3 or process.popen.poll() is not None, "batches")
-    broker.kill()
-    time.sleep(away_s)  # how long it is away is the subject
-    broker.start()
-    began = time.monotonic()
-    _more_batches(tried, process)
-    tried.recoveries_s.append(time.monotonic() - began)
-    with tried.live():
+    with shown(process, tried.file) as seen:
+        broker.kill()
+        time.sleep(away_s)  # how long it is away is the subject
+        broker.start()
+        began = time.monotonic()
         _more_batches(tried, process)
+        tried.recoveries_s.append(time.monotonic() - began)
+        with tried.live():
+            _more_batches(tried, process)
+    named = (HealthCondition.DEGRADED, Code.BROKER_UNREACHABLE)
+    assert seen <= {named, (HealthCondition.SERVING, None), (HealthCondition.CATCHING_UP, None)}, seen
+    assert named in seen or not away_s
+    assert not [line for line in process.lines if "NO_BARRIERS" in line or "NO_PROGRESS" in line]
     assert process.end(signal.SIGTERM) == 0, process.lines[-5:]
     tried.completes()
     tried.judge()

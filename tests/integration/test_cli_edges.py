@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from schemas.records import Barrier, BarrierKind, VnodeProgress
 from schemas.topics import UpstreamTopics
 from streaming.cli.app import main
 from streaming.kafka.clients import KafkaSettings
+from streaming.kafka.topics import create_topic
 from streaming.source.barriers.injecting.injector import BarrierInjector
 from streaming.source.barriers.injecting.target import SeparateTopicTarget
 from tests.kit.memory_registry import MemoryRegistry
@@ -153,8 +155,11 @@ def test_barriers_run_until_they_are_named_to_stop_and_go_on_later(config: Path,
     assert [item["prev"] for item in printed if item["at"].split("@")[0].endswith("-0")] == [0, *epochs[:-1]]
 
 
-def test_consume_waits_until_every_vnode_has_finished(config: Path, bootstrap: str) -> None:
-    kafka, topic = KafkaSettings(bootstrap), config.read_text().split("upstream: ")[1].split()[0]
+def test_consume_waits_until_an_output_is_made_and_every_vnode_has_finished(
+    config: Path, bootstrap: str
+) -> None:
+    kafka, topic = KafkaSettings(bootstrap), f"late-{uuid.uuid4().hex}"
+    config.write_text(config.read_text() + f"jobs: [{{name: copy, output: {topic}, output_partitions: 2}}]\n")
     producer = Producer(kafka.producer())
 
     def finish(vnode: int) -> None:
@@ -164,13 +169,15 @@ def test_consume_waits_until_every_vnode_has_finished(config: Path, bootstrap: s
         producer.produce(topic, encode_barrier(barrier), partition=vnode, headers=dict(header))
         producer.flush()
 
-    finish(0)
+    command = [sys.executable, "-u", "-m", "streaming.cli.app", "consume", "copy", "--until-complete"]
     reading = subprocess.Popen(
-        [sys.executable, "-u", "-m", "streaming.cli.app", "consume", str(config), "--until-complete"],
-        stdout=subprocess.PIPE,
-        text=True,
+        [*command, "--config", str(config)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert reading.stdout is not None
+    assert reading.stderr is not None
+    assert reading.stderr.readline().startswith(f"waits: TOPIC_MISSING at {topic}: ")
+    create_topic(kafka, topic, 2)
+    finish(0)
     assert "BARRIER" in reading.stdout.readline()
     assert reading.poll() is None
     finish(1)

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import signal
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from schemas.errors import BackfillError
+from schemas.errors import Code
 from schemas.records import Row
 from schemas.settings.config import load
 from schemas.table import TableSchema
+from state.journal import Journal
+from state.storage import Storage
+from state.values.last_end import LastEnd
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.kafka.clients import KafkaSettings
 from streaming.runtime.failpoints import VARIABLE
@@ -54,18 +60,33 @@ class KilledService:
     def falls(self, failpoint: str, *options: str) -> None:
         self._ends(-9, *options, **{VARIABLE: f"{failpoint}:kill"})
 
-    def is_refused(self, error: type[BackfillError]) -> list[str]:
-        """The last lines that it wrote."""
-        return self._ends(error.exit_status)
-
-    def _ends(self, status: int, *options: str, **environment: str) -> list[str]:
+    @contextmanager
+    def runs(self, *options: str, **environment: str) -> Iterator[Process]:
+        """A service that is killed at the end of the block, if it lives."""
         self.upstream.flush()
         process = Process.start(self.file, *options, BACKFILL_LOGS=str(self._logs), **environment)
         try:
-            assert process.end() == status, process.lines[-5:]
-            return process.lines[-5:]
+            yield process
         finally:
             process.kill()
+
+    def suspends(self) -> Code:
+        """A service that suspends its table, and is stopped; the code of the fault."""
+        with self.runs() as process:
+            process.await_event("table_suspended")
+            assert process.end(signal.SIGTERM) == 0, process.lines[-5:]
+            return Code(process.events("table_suspended")[-1]["code"])
+
+    def _ends(self, status: int, *options: str, **environment: str) -> None:
+        with self.runs(*options, **environment) as process:
+            assert process.end() == status, process.lines[-5:]
+
+    def last_end(self) -> LastEnd:
+        """How the service ended last, as the state has it."""
+        config = load(self.file)
+        end = Journal(Storage(str(config.state)), config.table).last_end
+        assert end is not None
+        return end
 
     def loses_all(self) -> None:
         for partition in range(self.upstream.partitions):

@@ -23,6 +23,7 @@ from tests.simulation import broken_lanes as lanes
 from tests.simulation import broken_plans as plans
 from tests.simulation import broken_reading as reading
 from tests.simulation import broken_scan as scan
+from tests.simulation import broken_suspensions as suspended
 from tests.simulation.broker import Broker
 from tests.simulation.cases import Case
 from tests.simulation.crashes import ORDERS, play_on, twelve_epochs
@@ -34,6 +35,7 @@ from tests.simulation.redelivery import crashes_of, redeliveries
 from tests.simulation.restores import jobs_that_come_and_go, restores
 from tests.simulation.rows import SimulatedStore
 from tests.simulation.storage import MemoryStorage
+from tests.simulation.suspending import Suspending, invalid_records, suspensions
 from tests.simulation.table_reader import TableReader
 from tests.simulation.too_long import long_rows
 from tests.simulation.world import Durable, Setting
@@ -67,6 +69,7 @@ class Canary:
     def passes_without_faults(self) -> list[str]:
         """What is wrong where nothing goes wrong: nothing, or the canary would be dead from the start."""
         setting = quiet_reading() if self.reading else twelve_epochs()
+        setting = invalid_records() if issubclass(self.instance_type, Suspending) else setting
         beginning = Durable.beginning(setting)
         return play_on(setting, ORDERS[0], beginning, instance_type=self.instance_type)[1]
 
@@ -88,6 +91,8 @@ class Canary:
             return power_failures(setting, ORDERS[0], self.instance_type)
         if self.crashes_of is not None:
             return crashes_of(self.crashes_of(), ORDERS[0], self.instance_type)
+        if issubclass(self.instance_type, Suspending):
+            return suspensions(ORDERS[0], self.instance_type)
         return self._seeds()
 
     def _seeds(self) -> Iterator[Case]:
@@ -127,6 +132,21 @@ def _breaking(
     }
     return type("Broken", (Instance,), parts)
 
+
+def _suspending(**parts: type) -> type[Suspending]:
+    return type("Suspending", (Suspending,), parts)
+
+
+_SUSPENDED: dict[str, type[Suspending]] = {
+    "a decision is not in the journal": _suspending(batches_type=suspended.KeepsDecisionsInMemory),
+    "a decision holds for further records": suspended.LeavesOutAll,
+    "a job is dropped again": _suspending(decisions_type=suspended.DropsAgain),
+    "requests that were acted on are found again": _suspending(
+        suspension_type=suspended.ReadsFromTheBeginning
+    ),
+    "a fault that comes again is counted anew": _suspending(suspension_type=suspended.CountsAnew),
+    "an end that was asked for is found again": _suspending(suspension_type=suspended.EndsAgain),
+}
 
 _READING: dict[str, type[Instance]] = {
     "LSNs are compared": reading.ComparesLsns,
@@ -213,6 +233,7 @@ CANARIES = (
     Canary("power", "nothing waits for its sync", _breaking(storage=disk.NeverWaits), power=True),
     Canary("power", "a torn commit stays", _breaking(storage=disk.LeavesTornCommits), power=True),
     *(Canary("reading", broken, how, reading=True) for broken, how in _READING.items()),
+    *(Canary("suspended", broken, how) for broken, how in _SUSPENDED.items()),
     Canary(
         "power", "chunks are not synced", _breaking(storage=reading.UnsyncedChunks), power=True, reading=True
     ),

@@ -236,7 +236,7 @@ class Instance:
         batches = self.batches_type(setup)
         if former is not None:
             self.fence(transactional_id(batches.replica), max(former.lanes, lanes))
-        batches.configure([job for job in self.jobs if job.name not in self.dropped])
+        batches.configure(self.jobs)
         return batches
 
     def bad_records(self) -> BadRecords:

@@ -5,6 +5,7 @@ barriers      no partition holds one twice
 progress      the progress table says what the outputs say, and each thing once
 plans         each plan goes on where the one before it ended, with the jobs that it leaves
 reading       likewise what came from a database (`tests.simulation.judge_reading`)
+suspensions   likewise the ends and decisions of a suspended table (`tests.simulation.judge_suspended`)
 log           base and log together hold every change of the upstream once, and fold to its table
 ends          an instance that ended by itself was fenced, or came second in taking over
 """
@@ -49,6 +50,7 @@ from tests.simulation.compaction import changes_of, rows_of
 from tests.simulation.initial import rows_as
 from tests.simulation.instance import AskedToEndError
 from tests.simulation.judge_reading import places_of_released, plans_of, violations_of_reading
+from tests.simulation.judge_suspended import violations_of_suspensions
 from tests.simulation.sink import EARLY_LETTERS
 from tests.simulation.world import World
 
@@ -89,6 +91,7 @@ def _violations(world: World) -> Iterator[str]:
     yield from _replica(world, last)
     yield from _plans(world)
     yield from violations_of_reading(world)
+    yield from violations_of_suspensions(world)
 
 
 def _output(world: World, job: JobDefinition, state: JobState | None) -> Iterator[str]:

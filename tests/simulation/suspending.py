@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 
 from schemas.errors import InputError
 from schemas.records import Add, Change, Op
@@ -13,6 +14,7 @@ from state.values.last_end import LastEnd
 from streaming.protocol.bad_records import BadRecords
 from streaming.protocol.batches import Batches
 from streaming.protocol.lanes.redelivery import LogResets
+from streaming.protocol.report import BatchReport
 from streaming.service.suspended.decisions import Decisions
 from streaming.service.suspended.suspension import Suspension
 from streaming.source.barriers.injecting.suspended_requests import (
@@ -39,9 +41,10 @@ class Suspending(Instance):
     """Parks nothing: each invalid record suspends the table. Its operator tries again first, then leaves it out."""
 
     suspension_type: type[Suspension] = Suspension
+    decisions_type: type[Decisions] = Decisions
 
     def start(self) -> None:
-        self.decisions = Decisions(frozenset(), LogResets())
+        self.decisions = self.decisions_type(frozenset(), LogResets())
         self.topic = ListedRequests(self.requests)
         self.suspension = self.suspension_type(self.topic, self.process.name, lambda: self.scheduler.now_ms)
         self.ends: list[LastEnd] = []
@@ -57,12 +60,17 @@ class Suspending(Instance):
 
     def take_over(self, journal: Journal) -> Batches:
         """The state, whose last finished batch an end refers to."""
-        self.finished = super().take_over(journal)
-        return self.finished
+        self.jobs = self.decisions.still_configured(self.jobs)
+        self.batches = super().take_over(journal)
+        return self.batches
+
+    def batch_done(self, report: BatchReport) -> None:
+        self.decisions.batch_done(self.batches.jobs)
+        super().batch_done(report)
 
     def ends_by(self, fault: InputError, journal: Journal) -> bool:
         """Suspend the table until a request leads on. Raises: AskedToEndError."""
-        end = self.suspension.begin(journal, fault, self.finished.finished_epoch)
+        end = self.suspension.begin(journal, fault, self.batches.finished_epoch)
         self.ends.append(end)
         self.ask(end)
         while True:
@@ -79,18 +87,21 @@ class Suspending(Instance):
 
     def ask(self, end: LastEnd) -> None:
         """Play the operator, who sees this end: the request is in the topic before or after any crash."""
-        fault = end.fault
-        assert fault is not None
-        assert fault.where is not None
-        record = tuple(map(int, fault.where.rpartition("-")[2].split("@")))
-        self.scheduler.step("the operator looks")
-        decision = TryAgain(frozenset({(record[0], record[1])}))
+        decision = self.decision_on(end)
         choices: dict[str, SuspendedAction] = {"leaves it out": decision, "tries again": TryAgain()}
         choices |= {"ends it": EndProcess(), "drops a job": DropAndTryAgain("late")}
         names = list(choices)
         self.requests.append(
             choices[self.scheduler.outcome("the operator", *names) if end.times == 1 else names[0]]
         )
+
+    def decision_on(self, end: LastEnd) -> TryAgain:
+        """The request that leaves the record out."""
+        self.scheduler.step("the operator looks")
+        assert end.fault is not None
+        assert end.fault.where is not None
+        record = tuple(map(int, end.fault.where.rpartition("-")[2].split("@")))
+        return TryAgain(frozenset({(record[0], record[1])}))
 
     def _is_decided(self) -> bool:
         return self.topic.end() > self.suspension.next_offset
@@ -107,10 +118,30 @@ class TriesAgainFirst(Suspending):
             super().ask(end)
 
 
+class DropsFirst(Suspending):
+    """Its operator drops a job at the first fault, in vain; a barrier creates one of that name again."""
+
+    first: SuspendedAction = DropAndTryAgain("late")
+
+    def ask(self, end: LastEnd) -> None:
+        """Every request behind the first leaves the record out."""
+        self.requests.append(self.decision_on(end) if self.requests else self.first)
+
+
+class EndsFirst(DropsFirst):
+    """Its operator ends the process at the first fault; a supervisor starts another one."""
+
+    first = EndProcess()
+
+
 def invalid_records() -> Setting:
-    """Two jobs under way; a bad record, two in one interval, and one behind them, each among valid ones."""
+    """Two jobs under way; a bad record, two in one interval, and one behind them, each among valid ones.
+
+    Before the last one there is a request to create the second job, which is refused unless it was dropped.
+    """
     table = table_of(VNODES)
     jobs = {name: job_of(name, name, VNODES, rate_limit=2) for name in ("copy", "late")}
+    jobs["later"] = job_of("late", "later", VNODES, rate_limit=None)
     upstream, faulty = Upstream(table, partitions=2), list[tuple[int, int]]()
     keys, changes = KeyCodec(table.key_columns), ChangeCodec(table.columns)
 
@@ -130,6 +161,7 @@ def invalid_records() -> Setting:
     spoil(0, changes.encode(Change(Op.INSERT, None, (3, 1))))
     upstream.barrier()
     upstream.delete(1)
+    upstream.barrier(Add(jobs["later"].to_json()))
     upstream.barrier()
     spoil(1, b"?")
     upstream.barrier()
@@ -139,11 +171,20 @@ def invalid_records() -> Setting:
     return Setting(table, changelog, (), jobs, lanes=(2,), compactions=False, closing=3, parks=False)
 
 
-def suspensions(order: Order) -> Iterator[Case]:
-    """A crash before each step of a job that is suspended again and again, by both operators."""
-    for instance_type in (Suspending, TriesAgainFirst):
-        for case in crashes_of(invalid_records(), order, instance_type):
-            yield Case(f"{instance_type.__name__}, {case.where}", case.play)
+def suspensions(order: Order, instance_type: type[Suspending] = Suspending) -> Iterator[Case]:
+    """A job that is suspended again and again, by each operator: without a crash, then with one before each step."""
+    operators = [instance_type]
+    operators += [
+        type(by.__name__, (by, instance_type), {}) for by in (TriesAgainFirst, DropsFirst, EndsFirst)
+    ]
+    cases = [_crashes(order, operator) for operator in operators]
+    yield from map(next, cases)
+    yield from chain.from_iterable(cases)
+
+
+def _crashes(order: Order, operator: type[Suspending]) -> Iterator[Case]:
+    for case in crashes_of(invalid_records(), order, operator):
+        yield Case(f"{operator.__name__}, {case.where}", case.play)
 
 
 def play_suspended(seed: int, instance_type: type[Suspending] = Suspending) -> Verdict:

@@ -44,9 +44,9 @@ def test_a_try_without_a_decision_is_counted() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("order", [0, 3])
+@pytest.mark.parametrize("order", [2, 3])
 def test_the_law_holds_after_a_crash_before_many_a_step(order: int) -> None:
-    count, found = broken(islice(suspensions(ORDERS[order]), order, None, 11))  # `make simulate` plays all
+    count, found = broken(islice(suspensions(ORDERS[order]), order, None, 23))  # `make simulate` plays all
     assert not found, "\n".join(found)
     assert count > 15
 

@@ -43,6 +43,8 @@ from streaming.reading.shown import plain
 from streaming.reading.topic import Complete, GrowingTopic, Record, RecordStream
 
 _FOLLOW_S = 0.2
+_PATIENT_S = 10.0
+"""Time that an output may take to be made before it is said that it is waited for."""
 
 FollowOption = Annotated[
     bool,
@@ -159,7 +161,7 @@ def _records(
     begins, form = target.start.offsets if target.start else (), RecordForm.of(target.format)
     stream = RecordStream(target.columns, target.table.key_columns, form, begins)
     with GrowingTopic(target.kafka, target.topic, target.barriers, stream) as topic:
-        partitions = _partitions(topic, target)
+        partitions = _await_partitions(topic, target, goes_on=follow or until_complete)
         parts = partitions if target.by_partition else target.table.vnode_count
         complete = Complete(partitions, until)
         while True:
@@ -178,20 +180,31 @@ def _records(
         raise usage("--at latest", "a barrier that all partitions have; there is none yet")
 
 
-def _partitions(topic: GrowingTopic, target: Target) -> int:
-    """Raises: TopicError(TOPIC_MISSING), also for the output of a job that has had no batch."""
-    try:
-        return topic.partitions
-    except TopicError as error:
-        if target.job is None or error.code is not Code.TOPIC_MISSING:
-            raise
-        raise TopicError(
-            error.code,
-            where=error.where,
-            found=f"no output of job {target.job} yet",
-            expected="the topic that the service makes in the first batch of the job",
-            next_step="see `backfill status`; if the service does not run, start it with `backfill run`",
-        ) from None
+def _await_partitions(topic: GrowingTopic, target: Target, *, goes_on: bool) -> int:
+    """The count of partitions; `goes_on`: of the output of a job once its first batch has made it.
+
+    Raises: TopicError(TOPIC_MISSING), for an output only unless `goes_on`.
+    """
+    began_s, is_said = time.monotonic(), False
+    while True:
+        try:
+            return topic.partitions
+        except TopicError as error:
+            if target.job is None or error.code is not Code.TOPIC_MISSING:
+                raise
+            missing = TopicError(
+                error.code,
+                where=error.where,
+                found=f"no output of job {target.job} yet",
+                expected="the topic that the service makes in the first batch of the job",
+                next_step="see `backfill status`; if the service does not run, start it with `backfill run`",
+            )
+        if not goes_on:
+            raise missing
+        if not is_said and time.monotonic() > began_s + _PATIENT_S:
+            typer.echo(f"waits: {missing}", err=True)
+            is_said = True
+        time.sleep(_FOLLOW_S)
 
 
 def _line(record: Record, target: Target, form: PrintedForm) -> str:

@@ -117,9 +117,9 @@ def start(found: Surroundings) -> Iterator[Finding]:
             "a table that can be read again as of the time at which it was: only a new state, and new outputs",
             found.storage.root,
         )
-    at, _ = found.start, found.beginning
-    if config.start is not None:
-        yield Finding.ok("initial", str(at or config.initial_postgres))
+    at, _ = found.start or config.initial_postgres, found.beginning
+    if at is not None:
+        yield Finding.ok("initial", str(at))
 
 
 def jobs(found: Surroundings) -> Iterator[Finding]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from schemas.job import JobDefinition
 from schemas.records import RecordId
+from schemas.settings.config import ServiceConfig
+from state.values.plan import JobState
 from streaming.protocol.lanes.redelivery import LogResets
 from streaming.source.barriers.injecting.suspended_requests import DropAndTryAgain, TryAgain
 
@@ -13,12 +17,14 @@ from streaming.source.barriers.injecting.suspended_requests import DropAndTryAga
 class Decisions:
     """The decisions so far of one process. Each holds until it ends, or the journal has it in a plan.
 
-    `skip_records` are left out if they are invalid, `dropped` are names of jobs.
+    `skip_records` are left out if they are invalid, `dropped` are names of jobs. `in_state` are jobs that the state has
+    had since the process began.
     """
 
     skip_records: frozenset[RecordId]
     log_resets: LogResets
     dropped: frozenset[str] = frozenset()
+    in_state: frozenset[str] = frozenset()
 
     def add(self, action: TryAgain | DropAndTryAgain) -> None:
         """Add the decision of a request."""
@@ -28,3 +34,19 @@ class Decisions:
         self.skip_records |= action.skip_records
         if action.accept_log_reset:
             self.log_resets.times += 1
+
+    def batch_done(self, jobs: Iterable[JobState]) -> None:
+        """Leave open jobs to the state, and those that were dropped, too: a later one of that name is another job."""
+        self.in_state |= self.dropped.union(job.name for job in jobs if job.opened)
+        self.dropped = frozenset()
+
+    def still_configured(self, jobs: Iterable[JobDefinition]) -> tuple[JobDefinition, ...]:
+        """The jobs of the configuration that the state is still to get.
+
+        One that it had may have been dropped since: when the process goes on after trouble, it must not come back.
+        """
+        return tuple(job for job in jobs if job.name not in self.dropped | self.in_state)
+
+    def applied_to(self, config: ServiceConfig) -> ServiceConfig:
+        """The configuration of the next run, with `still_configured` jobs."""
+        return config.model_copy(update={"jobs": self.still_configured(config.jobs)})

@@ -120,6 +120,7 @@ def test_a_record_of_tomorrow_and_a_topic_that_is_missing(
     create_topic(plain, "late", 1)
     status, found = asked({"bootstrap": plain.bootstrap}, "late", tmp_path, capsys)
     assert (status, found["clock"]["found"]) == (0, "no record to compare with yet")
+    assert "initial" not in found
     producer = Producer(plain.producer())
     key, value = KeyCodec(table().key_columns), ChangeCodec(table().columns)
     row = (1, *(None for _ in table().columns[1:]))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from schemas.errors import Code
+from schemas.errors import Code, Fenced
+from schemas.records import Add, Drop, Mutation
 from state.journal import Journal
 from state.storage import Storage
 from state.values.last_end import EndKind, LastEnd
@@ -118,6 +120,28 @@ def test_a_suspended_service_ends_by_a_request_that_is_not_found_again(set_up: S
     check(stage, frozenset({(0, bad)}))
 
 
+def test_another_instance_of_its_name_takes_over_and_is_led_on(set_up: SetUp) -> None:
+    """The first leaves a note that it was taken over from, which is not about the second."""
+    stage = set_up({"name": "rows", "format": "upsert"})
+    upstream = stage.upstream
+    upstream.put(row(1))
+    first = Run(stage.service(on_table_fault="suspend"))
+    first.reach(upstream.barrier())
+    bad = upstream.send(0, upstream.keys.encode((1,)), b"no change")
+    upstream.barrier()
+    begun = await_suspended(stage, first)
+    service = stage.service(on_table_fault="suspend")
+    service.owner = "the second"
+    second = Run(service)
+    assert isinstance(first.end(), Fenced)
+    end = await_suspended(stage, second, times=2)
+    assert (end.owner, end.since_ms) == ("the second", begun.since_ms)
+    ask(stage, TryAgain(frozenset({(0, bad)})))
+    second.reach(upstream.barrier())
+    second.stop()
+    check(stage, frozenset({(0, bad)}))
+
+
 def test_a_job_is_dropped_while_its_table_is_suspended(set_up: SetUp) -> None:
     stage = set_up({"name": "rows", "format": "upsert"}, {"name": "more"})
     upstream = stage.upstream
@@ -138,6 +162,40 @@ def test_a_job_is_dropped_while_its_table_is_suspended(set_up: SetUp) -> None:
     assert [job.name for job in report.outcome.jobs] == ["rows"]
     run.stop()
     check(stage, frozenset({(0, bad)}))
+
+
+def test_jobs_stay_as_they_are_when_a_table_goes_on_whatever_the_configuration_has(set_up: SetUp) -> None:
+    """Of three in the file one is dropped by a barrier, one while it is suspended; that one is created anew then."""
+    stage = set_up({"name": "rows", "format": "upsert"}, {"name": "more"}, {"name": "less"})
+    upstream = stage.upstream
+    upstream.put(row(1))
+    run = Run(stage.service(on_table_fault="suspend"))
+
+    def jobs_behind(mutation: Mutation | None = None) -> set[str]:
+        """The jobs behind a barrier, once they are open."""
+        run.reach(upstream.barrier(mutation))
+        return {job.name for job in run.reach(upstream.barrier()).outcome.jobs}
+
+    def suspends() -> tuple[int, int]:
+        bad = 0, upstream.send(0, upstream.keys.encode((1,)), b"no change")
+        upstream.barrier()
+        await_suspended(stage, run, where=f"{upstream.name}-0@{bad[1]}")
+        return bad
+
+    assert jobs_behind() == {"rows", "more", "less"}
+    assert jobs_behind(Drop("less")) == {"rows", "more"}
+    bad = [suspends()]
+    ask(stage, DropAndTryAgain("more"))
+    await_suspended(stage, run, times=2)
+    ask(stage, TryAgain(frozenset(bad)))
+    assert jobs_behind() == {"rows"}
+    again = {"name": "more", "output": f"{upstream.name}-more-again", "output_partitions": 2}
+    assert jobs_behind(Add(json.dumps(again))) == {"rows", "more"}
+    bad.append(suspends())
+    ask(stage, TryAgain(frozenset(bad[1:])))
+    assert jobs_behind() == {"rows", "more"}
+    run.stop()
+    check(stage, frozenset(bad))
 
 
 @pytest.mark.parametrize("exits", [{"on_table_fault": "stop"}, {"until_complete": True}])

@@ -75,10 +75,13 @@ def test_what_can_not_be_parked_stops_it_unless_it_is_named(
     assert set(after.skipped) == named | {(0, 1)}
 
 
-def test_without_the_policy_the_first_that_is_not_named_stops_it() -> None:
-    policy = BadRecords("up", frozenset({(0, 3)}))
+def test_without_the_policy_the_first_that_is_not_named_stops_it_behind_those_that_are() -> None:
+    policy = BadRecords("up", frozenset({(0, 7)}))
+    found = [(fault(9), 0), (fault(5), 1), (fault(7), 0)]
+    after = policy.leave_out(plan("a"), found)
+    assert after.skipped == ((0, 1), (0, 7))
     with pytest.raises(InputError, match=r"leave this record out with --skip-record 0@5") as caught:
-        policy.leave_out(plan("a"), [(fault(9), 0), (fault(5), 1), (fault(3), 0)])
+        policy.leave_out(after, found[:2])
     assert caught.value.where == "up-0@5"
     assert "parked" not in str(caught.value)
 

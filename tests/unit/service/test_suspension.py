@@ -7,9 +7,13 @@ from pathlib import Path
 import pytest
 
 from schemas.errors import Code, EnvironmentProblem, InputError
+from schemas.job import JobDefinition
 from state.journal import Journal
 from state.storage import Storage
+from state.values.plan import JobState
 from streaming.control.suspended import await_outcome
+from streaming.protocol.lanes.redelivery import LogResets
+from streaming.service.suspended.decisions import Decisions
 from streaming.service.suspended.suspension import Suspension
 from streaming.source.barriers.injecting.control_requests import MalformedRequestError
 from streaming.source.barriers.injecting.suspended_requests import (
@@ -111,6 +115,19 @@ def test_a_further_fault_joins_the_first_once(journal: Journal) -> None:
     assert end.joined == (Code.DATA_LOST,)
     assert end.fault is not None
     assert end.fault.code is Code.UNKNOWN_OP
+
+
+def test_a_job_that_the_state_has_had_does_not_come_back_from_the_configuration() -> None:
+    decisions = Decisions(frozenset(), LogResets())
+    open_, _, late = jobs = [
+        JobDefinition.declare({"name": name, "output": f"{name}-out"}, TABLE)
+        for name in ("open", "dropped", "late")
+    ]
+    decisions.add(DropAndTryAgain("dropped"))
+    assert decisions.still_configured(jobs) == (open_, late)
+    decisions.batch_done([JobState(open_, 1, opened=True), JobState(late, 1)])
+    assert decisions.still_configured(jobs) == (late,)
+    assert not decisions.dropped  # one that is created under the name is another job
 
 
 @pytest.mark.parametrize(
