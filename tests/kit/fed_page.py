@@ -19,9 +19,10 @@ from state.values.progress import Completed, InProgress, Progress
 from streaming.compaction.turns import Maintenance
 from streaming.kafka.topics import Watermarks
 from streaming.observe.api import build
+from streaming.observe.changes import WayOn
 from streaming.observe.metrics import Metrics
 from streaming.observe.middleware import ApiAuth
-from streaming.observe.models import DiskStatus, WayOn
+from streaming.observe.models import DiskStatus
 from streaming.observe.server import served
 from streaming.observe.status_cache import StatusCache
 from streaming.service.vitals import Vitals

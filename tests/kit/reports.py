@@ -13,7 +13,8 @@ from state.replica import BaseFile, ReplicaFiles
 from state.values.plan import AlignedBarrier, BatchPlan, JobState, ReplicaVersion
 from state.values.progress import Progress
 from streaming.core.jobs import JobsOutcome
-from streaming.observe.models import JobEstimate, SourceStatus
+from streaming.observe.changes import JobEstimate
+from streaming.observe.models import SourceStatus
 from streaming.protocol.report import BatchReport
 
 TABLE = declare(

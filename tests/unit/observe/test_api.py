@@ -17,9 +17,9 @@ from schemas.records import Add, Drop, Mutation, Pause, Resume, Throttle
 from state.values.progress import Completed, InProgress, Progress
 from streaming.kafka.topics import Watermarks
 from streaming.observe.api import build
+from streaming.observe.changes import JobEstimate, WayOn
 from streaming.observe.metrics import Metrics
 from streaming.observe.middleware import MAX_BODY_BYTES, ApiAuth
-from streaming.observe.models import JobEstimate, WayOn
 from streaming.observe.status_cache import StatusCache
 from streaming.service.vitals import Vitals
 from streaming.source.retention import Margin
