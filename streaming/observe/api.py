@@ -42,19 +42,8 @@ if TYPE_CHECKING:
     from streaming.service.initial.reading import DatabaseReading
 
 _STATIC = File(__file__).parent / "page"
-_PAGE = {
-    f"/{'' if name == 'index.html' else name}": name
-    for name in (
-        "index.html",
-        "page.js",
-        "facts.js",
-        "jobs.js",
-        "hour.js",
-        "charts.js",
-        "new-job.js",
-        "page.css",
-    )
-}
+_SCRIPTS = ("charts", "page", "sentence", "hour", "facts", "jobs", "new-job")
+_PAGE = {"/": "index.html", "/page.css": "page.css", **{f"/{name}.js": f"{name}.js" for name in _SCRIPTS}}
 Requests = Callable[[Mutation], str]
 """Checks a mutation, sends it and returns the request's id. Raises: BackfillError."""
 Plans = Callable[[JobDefinition], JobEstimate]

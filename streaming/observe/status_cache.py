@@ -44,7 +44,7 @@ from streaming.observe.models import (
     VnodeStatus,
 )
 from streaming.protocol.report import BatchReport, StateAtBarrier
-from streaming.service.events import Event, EventKind
+from streaming.service.events import EventKind, ServiceEvent
 from streaming.service.vitals import Vitals
 
 _VERSION = version("arrangement-backfill")
@@ -135,7 +135,7 @@ class StatusCache:
 
     def _note_reports(self, report: BatchReport, wall_s: float) -> None:
         for each in report.outcome.reports:
-            self.vitals.events.note(Event(wall_s, EventKind.REQUEST, each.text, code=each.refused))
+            self.vitals.events.note(ServiceEvent(wall_s, EventKind.REQUEST, each.text, code=each.refused))
 
     def _add_to_history(
         self, report: BatchReport, wall_s: float, now_s: float, behind_s: float | None

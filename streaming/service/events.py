@@ -36,7 +36,7 @@ _ALWAYS = (EventKind.STARTED, EventKind.ENDED, EventKind.TAKEN_OVER)
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class ServiceEvent:
     """`at` is in Unix seconds. `condition` is that of the service from then on, None where it stays as it was."""
 
     at: float
@@ -52,11 +52,11 @@ class EventLog:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._conditions = deque[Event](maxlen=_MOST_CONDITIONS)
-        self._others = deque[Event](maxlen=_MOST_OTHERS)
-        self._last: dict[EventKind, Event] = {}
+        self._conditions = deque[ServiceEvent](maxlen=_MOST_CONDITIONS)
+        self._others = deque[ServiceEvent](maxlen=_MOST_OTHERS)
+        self._last: dict[EventKind, ServiceEvent] = {}
 
-    def note(self, event: Event) -> None:
+    def note(self, event: ServiceEvent) -> None:
         """Add an event."""
         with self._lock:
             if event.kind is EventKind.CONDITION:
@@ -69,15 +69,15 @@ class EventLog:
     def note_condition(self, at: float, condition: HealthCondition, reason: BackfillError | None) -> None:
         """Add a condition that begins."""
         text, code = ("", None) if reason is None else (reason.summary, reason.code)
-        self.note(Event(at, EventKind.CONDITION, text, condition, code))
+        self.note(ServiceEvent(at, EventKind.CONDITION, text, condition, code))
 
     def note_end(self, end: LastEnd) -> None:
         """Add how the process before ended."""
         fault = end.fault
         why, code = ("", None) if fault is None else (f": {fault.to_error().summary}", fault.code)
-        self.note(Event(end.at_ms / 1_000, EventKind.ENDED, f"{end.words}{why}", code=code))
+        self.note(ServiceEvent(end.at_ms / 1_000, EventKind.ENDED, f"{end.words}{why}", code=code))
 
-    def since_an_hour(self, now: float) -> list[Event]:
+    def since_an_hour(self, now: float) -> list[ServiceEvent]:
         """All that count, oldest first."""
         begin = now - HOUR_S
         with self._lock:

@@ -34,7 +34,7 @@ from streaming.core.health import (
     lasting_held,
 )
 from streaming.kafka.topics import Watermarks
-from streaming.service.events import Event, EventKind, EventLog
+from streaming.service.events import EventKind, EventLog, ServiceEvent
 from streaming.source.barriers.source import BarrierSource
 from streaming.source.retention import Margin
 
@@ -111,8 +111,9 @@ class Vitals:
         late_s: float,
         injects: bool,
         clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
     ) -> None:
-        self._clock, self._lock = clock, threading.Lock()
+        self._clock, self._wall, self._lock = clock, wall, threading.Lock()
         self._facts = HealthFacts(upstream, interval_ms, late_s, clock(), injects=injects)
         self._marks: tuple[Watermarks, ...] = ()
         self._margins: tuple[Margin, ...] = ()
@@ -139,7 +140,7 @@ class Vitals:
         self._logged = Health(HealthCondition.STARTING, ready=False, reason=None, idle_s=0.0)
         self._logged_s = clock()
         self.events = EventLog()
-        self.events.note(Event(time.time(), EventKind.STARTED, "", HealthCondition.STARTING))
+        self.events.note(ServiceEvent(wall(), EventKind.STARTED, "", HealthCondition.STARTING))
 
     @property
     def late_s(self) -> float:
@@ -300,7 +301,7 @@ class Vitals:
             if _kind(now) == _kind(before):
                 return
             self._logged, began_s, self._logged_s = now, self._logged_s, self_s
-        self.events.note_condition(time.time(), now.condition, now.reason)
+        self.events.note_condition(self._wall(), now.condition, now.reason)
         if before.condition not in _ORDINARY:
             lasted_s = round(self_s - began_s)
             log.info(

@@ -45,7 +45,7 @@ def barrier(at_ms: int) -> Barrier:
 def job(name: str, table: TableSchema = TABLE, **over: object) -> JobState:
     """A job that is open."""
     definition = JobDefinition.declare({"name": name, "output": f"{name}-out"}, table)
-    return JobState(definition, 1, **{"opened": True, **over})  # type: ignore[arg-type]
+    return JobState(definition, **{"start": 1, "opened": True, **over})  # type: ignore[arg-type]
 
 
 def report(

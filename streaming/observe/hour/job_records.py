@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from streaming.control.state_view import JobView
 from streaming.core.forecast import Phase, Rate
-from streaming.service.events import Event, EventKind
+from streaming.service.events import EventKind, ServiceEvent
 
 
 @dataclass(slots=True)
@@ -31,15 +31,15 @@ class JobRecords:
         """The record of a job that was noted."""
         return self._records[view.name, view.state.start]
 
-    def note(self, views: Iterable[JobView], now: float, *, at_start: bool) -> list[Event]:
+    def note(self, views: Iterable[JobView], now: float, *, at_start: bool) -> list[ServiceEvent]:
         """Take the jobs after a batch into account, or those that a start has found. What has happened to them."""
-        known, self._records, events = self._records, {}, list[Event]()
+        known, self._records, events = self._records, {}, list[ServiceEvent]()
         for view in views:
             key, since = (view.name, view.state.start), None if at_start else now
             record = self._records[key] = known.get(key) or JobRecord(now, view.phase, since)
             if record.phase != view.phase:
                 if view.phase == "live":
-                    events.append(Event(now, EventKind.COMPLETED, "", job=view.name))
+                    events.append(ServiceEvent(now, EventKind.COMPLETED, "", job=view.name))
                 record.phase, record.phase_since = view.phase, since
         return events
 

@@ -2,10 +2,13 @@
 "use strict";
 
 const EVERY_MS = 1000;
+const SAID_MS = 2000;
 const ANSWER_MS = 10_000; // an answer that takes longer is none
 const byId = (id) => document.getElementById(id);
 let status = null;
-let answered = null; // when, for people
+let happened = [];
+let answered = null; // when the service did, by its clock
+let ahead = 0; // of its clock to the one here
 let announced = "";
 
 const number = (value) => Math.round(value).toLocaleString("en");
@@ -31,6 +34,8 @@ const moment = (at) => {
   return today ? when.toLocaleTimeString("en-GB") : when.toLocaleString("en-GB");
 };
 
+const clockNow = () => Date.now() / 1000 + ahead;
+
 // Only what has changed is touched: a reader's place, a selection and a tooltip stay.
 function setText(element, text) {
   if (element.textContent !== String(text)) element.textContent = text;
@@ -39,7 +44,7 @@ function setText(element, text) {
 // The children of `place` are one for each key, in this order; what stays keeps its element, and the focus.
 function keep(place, keys, make) {
   const there = new Map([...place.children].map((child) => [child.dataset.key, child]));
-  const wanted = keys.map((key) => {
+  const wanted = [...keys].map((key) => {
     const child = there.get(String(key)) ?? make(key);
     child.dataset.key = key;
     return child;
@@ -118,11 +123,10 @@ function suspendedVerdict(now, { fault, since, times, joined, deletes_at }) {
 }
 
 // How the service ended before it was started, until its first batch.
-function endBefore({ kind, at, times, since, fault }) {
-  const names = { failed: "ended by an error", stopped: "was stopped", silent: "ended without a word (killed?)", suspended: "was suspended" };
+function endBefore({ words, at, times, since, fault }) {
   const again = times > 1 ? `, ${times} times in a row since ${moment(since)}` : "";
   const why = fault === null ? "" : `: ${fault.code}${fault.where ? ` at ${fault.where}` : ""}: found ${fault.found}; next: ${fault.next_step}`;
-  return `It ${names[kind]} at ${moment(at)}${again}${why}.`;
+  return `It ${words} at ${moment(at)}${again}${why}.`;
 }
 
 // The condition as one sentence, and the next step.
@@ -135,14 +139,18 @@ function verdict(now) {
     return [`${ready}: ${reason.code}${place}: found ${reason.found}; expected ${reason.expected}.`, reason.next_step];
   }
   const [means, next] = MEANS[now.condition] ?? [now.condition, "see the service's log"];
+  const step = now.step === null ? "" : ` (${now.step})`;
   const isLate = !now.ready && now.batch_age_s !== null && now.condition !== "stopping";
-  return [`${ready}: ${means}${isLate ? `; no batch for ${seconds(now.batch_age_s)}` : ""}.`, next];
+  return [`${ready}: ${means}${step}${isLate ? `; no batch for ${seconds(now.batch_age_s)}` : ""}.`, next];
 }
 
 // `key` is what makes it news: a screen reader announces news, and not of every second that passes.
 function showCondition(name, text, [sentence, next], isWrong, key, troubles = []) {
   byId("condition").className = `condition ${name.replaceAll(" ", "-")}`;
   setText(byId("condition"), text);
+  const isFine = name === "serving" && !isWrong;
+  byId("readiness").hidden = isFine && !troubles.length;
+  byId("what").hidden = isFine;
   byId("readiness").classList.toggle("wrong", isWrong);
   setText(byId("verdict"), sentence);
   setText(byId("next-step"), `Next: ${next}.`);
@@ -155,12 +163,16 @@ function showCondition(name, text, [sentence, next], isWrong, key, troubles = []
   byId("announced").textContent = [sentence, `Next: ${next}.`, ...troubles.map((each) => each.text)].join(" ");
 }
 
-function showStatus(now, history) {
+function showStatus(now, history, events) {
   const key = `${now.condition} ${now.ready} ${now.reason?.code}`;
   showCondition(now.condition, now.condition, verdict(now), now.reason !== null, key, troublesOf(now));
   setText(byId("table"), now.table);
   setText(byId("upstream"), now.upstream);
-  setText(byId("version"), `version ${now.version}, ${now.owner}`);
+  setText(byId("version"), `version ${now.version}`);
+  showSentence(now);
+  showHour(events, now.now);
+  document.body.classList.remove("old");
+  byId("as-of").hidden = true;
   byId("create").hidden = !now.can_steer;
   byId("readonly").hidden = now.can_steer;
   const title = `${now.table}: ${now.condition}`;
@@ -171,12 +183,36 @@ function showStatus(now, history) {
   showUpstream(now);
 }
 
+const commandMade = () => {
+  const row = document.createElement("p");
+  const copy = document.createElement("button");
+  Object.assign(copy, { type: "button", textContent: "Copy" });
+  const code = document.createElement("code");
+  row.append(code, copy);
+  copy.addEventListener("click", () => copyText(code, copy));
+  return row;
+};
+
+// Without the clipboard, which browsers give to secure pages alone, the text is selected, for Ctrl-C.
+async function copyText(code, button) {
+  try {
+    await navigator.clipboard.writeText(code.textContent);
+    setText(button, "Copied");
+  } catch {
+    window.getSelection().selectAllChildren(code);
+    setText(button, "Selected");
+  }
+  setTimeout(() => setText(button, "Copy"), SAID_MS);
+}
+
 // The commands that lead on from a suspended table, and buttons that do the same.
 function showWaysOn(now) {
   const { commands, skippable } = now.last_end ?? { commands: [], skippable: null };
-  const place = byId("ways-on");
-  place.hidden = now.condition !== "suspended";
-  keep(byId("commands"), commands, () => document.createElement("code")).forEach((code, index) => setText(code, commands[index]));
+  byId("ways-on").hidden = now.condition !== "suspended";
+  keep(byId("commands"), commands, commandMade).forEach((row, index) => {
+    setText(row.firstElementChild, commands[index]);
+    row.lastElementChild.setAttribute("aria-label", `Copy ${commands[index]}`);
+  });
   const leaveOut = byId("leave-out");
   leaveOut.hidden = skippable === null || !now.can_steer;
   if (skippable !== null) setText(leaveOut, `Leave record ${skippable} out`);
@@ -206,17 +242,24 @@ async function showAway(problem) {
     await login(why);
     return;
   }
-  const since = answered ? `; the figures are those of ${answered.toLocaleTimeString("en-GB")}` : "";
+  const now = clockNow();
+  const since = answered === null ? "" : ` since ${moment(answered)}`;
   const next = "see whether its process runs, and how its log ends";
-  showCondition("unreachable", "the service does not answer", [`Not known: no answer${since}.`, next], true, "away");
+  showCondition("unreachable", "no answer", [`The service does not answer${since}.`, next], true, "away");
+  byId("ways-on").hidden = true;
+  if (answered === null) return;
+  document.body.classList.add("old");
+  setText(byId("as-of"), `All figures are as of ${moment(answered)}, ${seconds(now - answered)} ago.`);
+  byId("as-of").hidden = false;
+  showHour(happened, now, true);
 }
 
 async function refresh() {
   try {
-    const problem = await Promise.all([look("status"), look("history")]).then(
-      ([now, history]) => {
-        [status, answered] = [now, new Date()];
-        showStatus(now, history);
+    const problem = await Promise.all(["status", "history", "events"].map(look)).then(
+      ([now, history, events]) => {
+        [status, happened, answered, ahead] = [now, events, now.now, now.now - Date.now() / 1000];
+        showStatus(now, history, events);
         showJobs(now, history);
       },
       (refused) => refused,

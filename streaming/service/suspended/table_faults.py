@@ -14,7 +14,7 @@ from state.storage import Storage, now_ms
 from state.values.last_end import EndKind, FaultReport, LastEnd
 from streaming.protocol.batches import Batches
 from streaming.runtime.sign_of_life import is_recent, last_seen_ms
-from streaming.service.events import Event, EventKind
+from streaming.service.events import EventKind, ServiceEvent
 from streaming.service.suspended.decisions import Decisions
 from streaming.service.suspended.suspension import Suspension, is_table_fault
 from streaming.service.vitals import Vitals
@@ -61,7 +61,9 @@ class TableFaults:
         seen_ms = last_seen_ms(storage, former)
         if is_recent(seen_ms):
             events.note(
-                Event(now_ms() / 1_000, EventKind.TAKEN_OVER, f"from {former}, without a word of its end")
+                ServiceEvent(
+                    now_ms() / 1_000, EventKind.TAKEN_OVER, f"from {former}, without a word of its end"
+                )
             )
             return
         if seen_ms is None:  # it ended by itself
