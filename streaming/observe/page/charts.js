@@ -4,6 +4,7 @@
 const SVG = "http://www.w3.org/2000/svg";
 const [WIDTH, HEIGHT, TALLEST] = [300, 60, 56]; // of the viewBox, and of the highest value
 const GAP_S = 30; // a longer time without a point is not known, and not drawn
+const TICKS = [0.1, 1, 10, 100];
 const LEAST_S = 0.05; // the lower end of a chart of delays
 const AGO = (since_s) => (since_s < 90 ? `${Math.round(since_s)} s` : `${Math.round(since_s / 60)} min`);
 
@@ -37,6 +38,19 @@ function runsOf(times, values, now) {
 
 const line = (run, height) => [...run].map(([x, value], at) => `${at ? "L" : "M"}${x} ${(HEIGHT - height(value)).toFixed(1)}`).join("");
 
+// Lines at powers of ten, with their values beside: what equal factors are.
+function drawTicks(svg, height, highest) {
+  const ticks = TICKS.filter((value) => value < highest);
+  const labels = keep(svg.parentElement, ["", ...ticks], () => made("span", "tick")).slice(1);
+  ticks.forEach((value, index) => {
+    const y = HEIGHT - height(value);
+    svg.append(drawn("path", { class: "scale", d: `M0 ${y}H${WIDTH}` }));
+    labels[index].style.top = `${(100 * y) / HEIGHT}%`;
+    labels[index].ariaHidden = "true";
+    setText(labels[index], value < 60 ? `${value} s` : `${Math.round(value / 60)} min`);
+  });
+}
+
 // `figure` has a caption, an svg and a place for the axis; `shown` makes text of a value, `budget` is a limit to draw.
 function draw(figure, times, values, { label, shown, current, now, isDelay = false, budget = null }) {
   const svg = figure.querySelector("svg");
@@ -58,6 +72,7 @@ function draw(figure, times, values, { label, shown, current, now, isDelay = fal
     svg.append(drawn("path", { class: "area", d: `${path}L${last} ${HEIGHT}L${first} ${HEIGHT}Z` }));
     svg.append(drawn("path", { class: "edge", d: path }));
   }
+  drawTicks(svg, height, isDelay ? highest : 0);
   if (budget !== null) {
     const y = HEIGHT - height(budget);
     svg.append(drawn("path", { class: "budget", d: `M0 ${y}H${WIDTH}` }));

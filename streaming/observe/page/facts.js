@@ -2,6 +2,7 @@
 "use strict";
 
 const LOOK_S = 15; // three looks at the upstream
+const AMISS = ["waiting for barriers", "upstream stuck"];
 const HELD_S = 10; // what lasts less is a transaction as others are
 const count = (value) => (value === null || value === undefined ? "–" : number(value));
 const late = (age) => age !== null && age > status.late_s;
@@ -12,7 +13,7 @@ function made(tag, className) {
   return element;
 }
 
-// A list of terms, each with a value and a note: [term, value, note, whether it is wrong]. A term of two words, as in
+// A list of terms, each with a value and a note: [term, value, note, whether it is wrong, what is behind the value]. A term of two words, as in
 // "workers|lanes", has the exact one behind the plain one.
 function showTerms(place, terms) {
   const make = () => {
@@ -22,7 +23,7 @@ function showTerms(place, terms) {
     return box;
   };
   const boxes = keep(place, terms.map(([term]) => term), make);
-  terms.forEach(([term, value, note, isWrong], index) => {
+  terms.forEach(([term, value, note, isWrong, exactly], index) => {
     const [name, figure, beside] = boxes[index].children;
     const [plain, exact] = term.split("|");
     setText(name.firstElementChild, plain);
@@ -30,25 +31,26 @@ function showTerms(place, terms) {
     setText(figure, value);
     setText(beside, note ?? "");
     beside.hidden = !note;
+    figure.title = exactly ?? "";
     boxes[index].classList.toggle("late", Boolean(isWrong));
   });
 }
 
 function showFacts(now, history) {
   const { latency } = now;
-  const exactly = now.barrier ? `barrier ${now.barrier}` : null;
   showTerms(byId("facts"), [
-    ["up to date as of|barrier", now.barrier_at === null ? "–" : moment(now.barrier_at), exactly, late(now.barrier_age_s)],
+    ["up to date as of|barrier", now.barrier_at === null ? "–" : moment(now.barrier_at), `${seconds(now.barrier_age_s)} ago`, late(now.barrier_age_s), `barrier ${now.barrier}`],
     ["workers|lanes", now.lanes || "–", now.vnode_count ? `of ${number(now.vnode_count)} parts (vnodes)` : "of upstream partitions"],
     ["set aside|parked", number(now.parked), `invalid records since ${moment(now.started)}`, now.parked > 0],
     ["process", moment(now.started), `its start; ${now.owner}`],
   ]);
   setText(byId("service-short"), `since ${moment(now.started)}${now.parked ? `, ${number(now.parked)} invalid records set aside` : ""}`);
+  byId("charts").hidden = !history.length;
   const times = history.map((point) => point.at);
   const budgets = now.jobs.filter((job) => job.phase !== "live" && job.latency_budget_s !== null).map((job) => job.latency_budget_s);
   const budget = budgets.length ? Math.min(...budgets) : null;
   draw(byId("latency"), times, history.map((point) => point.latency_s), {
-    label: "seconds from injection to the outputs", shown: seconds, current: latency.p50_s, now: now.now, isDelay: true, budget,
+    label: "seconds from injection to the outputs", shown: seconds, current: now.ready ? latency.p50_s : null, now: now.now, isDelay: true, budget,
   });
   const limit = budget === null ? "" : `dashed: the budget of ${seconds(budget)}. `;
   setText(byId("latency-note"), latency.p50_s === null ? `${limit}None came out in the last minute.` : `${limit}Last minute: half within ${seconds(latency.p50_s)}, 99 % within ${seconds(latency.p99_s)}.`);
@@ -112,7 +114,8 @@ function showState(now) {
 
 // What goes on in spite of it, but not for ever. `key`: what makes it news.
 function troublesOf(now) {
-  const ended = now.last_end !== null && now.condition !== "suspended" ? [{ key: `end ${now.last_end.kind}`, text: endBefore(now.last_end) }] : [];
+  const isSaid = now.condition === "suspended" || failedBefore(now);
+  const ended = now.last_end !== null && !isSaid ? [{ key: `end ${now.last_end.kind}`, text: endBefore(now.last_end) }] : [];
   const paused = now.jobs.filter((job) => job.paused_by !== null).map((job) => ({ key: `paused ${job.name}`, text: `The service has paused ${job.name}: ${job.paused_by}.` }));
   const troubles = now.maintenance.filter(hasFailed).map((each) => {
     const again = each.running_s === null ? `again in ${seconds(each.again_in_s)}` : "under way again";
@@ -165,8 +168,9 @@ function showUpstream(now) {
   const margins = partitions.map((each) => each.margin_s).filter((each) => each !== null);
   const lags = partitions.map((each) => each.lag).filter((each) => each !== null);
   const least = Math.min(...margins);
-  const toRead = lags.length ? `${number(lags.reduce((sum, each) => sum + each, 0))} records` : "not known yet";
   const old = isOld(now) ? `as of ${moment(now.now - now.look_age_s)}` : "";
+  const toRead = lags.length ? `${number(lags.reduce((sum, each) => sum + each, 0))} records` : "not known yet";
+  const short = lags.length ? `${toRead} to read${old && ` ${old}`}` : "not looked at yet";
   const fields = fieldTerms(now.fields);
   const isShort = Boolean(margins.length) && least <= 0;
   const terms = [
@@ -182,8 +186,8 @@ function showUpstream(now) {
   showTerms(byId("source"), [...terms, ...fields]);
   showPartitions(now);
   setText(byId("looked"), old && `To read, held back and kept for are ${old}: the broker has not answered since.`);
-  setText(byId("upstream-short"), `${now.upstream}, ${source.form}, ${toRead} to read${old && ` ${old}`}`);
-  const isAmiss = fields.some((term) => term[3]) || isShort || partitions.some((each) => isHeld(each) || late(each.age_s));
+  setText(byId("upstream-short"), `${now.upstream}, ${source.form}, ${short}`);
+  const isAmiss = AMISS.includes(now.condition) || fields.some((term) => term[3]) || isShort || partitions.some(isHeld);
   unfold(byId("upstream-fold"), isAmiss);
 }
 

@@ -3,12 +3,13 @@
 
 const HOUR_S = 3600;
 const NEWEST = 3;
+const LEAST_SHOWN_S = 1;
 const AWAY = "no answer";
 // Where a process was not there, nothing came out; before the first event nothing is known.
 const STOPPED = "not running";
 const classOf = (condition) => condition.replaceAll(" ", "-");
 const MARKS = {
-  started: "M-4 0L4 -5V5Z", // a triangle
+  started: "M4 0L-4 -5V5Z", // a triangle
   ended: "M-4 -4H4V4H-4Z", // a square
   "taken over": "M0 -5L5 0L0 5L-5 0Z", // a diamond
   completed: "M-5 0L-2 4L5 -4L4 -5L-2 1L-4 -1Z", // a tick
@@ -28,7 +29,7 @@ function eventText({ kind, text, condition, code, job }) {
   if (kind === "taken over") return `took over ${text}`;
   if (kind === "completed") return `${job} is complete: all rows are read, changes follow`;
   if (kind === "condition") return text ? `${condition}: ${text}` : condition;
-  return code === null || text.includes(code) ? text : `${text}: refused, ${code}`;
+  return code === null || text.includes(code) ? `requested: ${text}` : `${text}: refused, ${code}`;
 }
 
 // Spans [from, to, condition], oldest first; what is not known is left out.
@@ -59,7 +60,7 @@ function showStrip(spans, events, now) {
   const strip = byId("strip");
   const bands = spans.map(([from, to, condition]) => {
     const wide = `${Math.max((100 * (to - from)) / HOUR_S, 0.15).toFixed(2)}%`;
-    return drawn("rect", { x: across(from, now), width: wide, y: 16, height: 18, class: `band ${classOf(condition)}` });
+    return drawn("rect", { x: `${Math.min(parseFloat(across(from, now)), 100 - parseFloat(wide))}%`, width: wide, y: 16, height: 18, class: `band ${classOf(condition)}` });
   });
   const marks = events.filter((event) => event.at > now - HOUR_S && markOf(event) !== null).map((event) => {
     const mark = drawn("svg", { x: across(event.at, now), y: 8, overflow: "visible", class: `mark ${markOf(event)}` });
@@ -70,12 +71,12 @@ function showStrip(spans, events, now) {
   });
   const totals = new Map();
   for (const [from, to, condition] of spans) totals.set(condition, (totals.get(condition) ?? 0) + to - from);
-  const parts = [...totals].map(([condition, lasted]) => [condition, minutes(lasted)]);
+  const parts = [...totals].filter(([, lasted]) => lasted >= LEAST_SHOWN_S).map(([condition, lasted]) => [condition, minutes(lasted)]);
   strip.setAttribute("aria-label", `Conditions of the last hour: ${parts.map((part) => part.join(" ")).join(", ") || "not known"}`);
   strip.replaceChildren(drawn("rect", { x: 0, width: "100%", y: 16, height: 18, class: "band" }), ...bands, ...marks);
   const axis = byId("strip-axis").children;
   [HOUR_S, HOUR_S / 2, 0].forEach((ago, index) => setText(axis[index], ago ? moment(now - ago).slice(0, -3) : `now, ${moment(now).slice(0, -3)}`));
-  const items = keep(byId("legend"), totals.keys(), () => {
+  const items = keep(byId("legend"), parts.map(([condition]) => condition), () => {
     const item = made("li");
     item.append(made("i"), made("span"));
     return item;

@@ -19,11 +19,11 @@ function card(name) {
   const root = byId("job").content.cloneNode(true).firstElementChild;
   const part = (key) => root.querySelector(`[data-${key}]`);
   const fresh = { root, part, asked: null };
-  const act = async (verb, body, method = "POST") => {
+  const act = async (verb, body, method = "POST", path = `jobs/${encodeURIComponent(name)}${verb && `/${verb}`}`) => {
     const [doing] = ASKED[verb] ?? ["dropping…"];
     setText(part("answer"), doing);
     try {
-      await change(`jobs/${encodeURIComponent(name)}${verb && `/${verb}`}`, method, body);
+      await change(path, method, body);
       fresh.asked = verb ? [ASKED[verb], body] : null;
     } catch (problem) {
       setText(part("answer"), problem.message);
@@ -45,7 +45,10 @@ function card(name) {
   // One button: it keeps the focus, which one that is disabled by its own press would lose.
   part("pause").addEventListener("click", () => act(part("pause").dataset.verb));
   part("drop").addEventListener("click", () => {
-    if (window.confirm(`Drop ${name}? Its topic stays, and gets no further change.`)) act("", null, "DELETE");
+    if (!window.confirm(`Drop ${name}? Its topic stays, and gets no further change.`)) return;
+    // A suspended table takes no request but those that lead on.
+    if (status.condition === "suspended") act("", { drop: name }, "POST", "suspended");
+    else act("", null, "DELETE");
   });
   part("throttle").addEventListener("click", () => {
     const text = part("limit").value;
@@ -71,9 +74,11 @@ function stateText(job) {
 function showFigures(part, job) {
   const isLive = job.phase === "live";
   setText(part("state"), stateText(job));
+  part("row").classList.toggle("is-live", isLive);
   setText(part("behind"), seconds(job.behind_s));
   part("behind").parentElement.classList.toggle("late", late(job.behind_s));
-  setText(part("worst"), job.worst_behind_s === null ? "" : `worst ${seconds(job.worst_behind_s)} at ${moment(job.worst_behind_at)}`);
+  const isWorst = job.worst_behind_s === job.behind_s;
+  setText(part("worst"), job.worst_behind_s === null ? "" : isWorst ? "the worst of the hour" : `worst ${seconds(job.worst_behind_s)} at ${moment(job.worst_behind_at)}`);
   const pace = isLive ? job.sent_per_s : job.rows_per_s;
   setText(part("pace"), pace === null ? "–" : `${number(pace)} ${isLive ? "records" : "rows"}/s`);
   setText(part("limited"), isLive || job.rate_limit === null ? "" : `limit ${number(job.rate_limit)}`);
@@ -91,9 +96,9 @@ function showFigures(part, job) {
 
 function showControls({ part, asked }, job) {
   const isLive = job.phase === "live";
-  part("pacing").hidden = isLive;
+  part("pacing").hidden = isLive || status.condition === "suspended";
   part("steer").hidden = !status.can_steer;
-  part("pause").hidden = isLive || !status.can_steer;
+  part("pause").hidden = isLive || !status.can_steer || status.condition === "suspended";
   part("limit").placeholder = job.rate_limit === null ? "none" : number(job.rate_limit);
   part("pause").dataset.verb = job.paused ? "resume" : "pause";
   const word = job.paused ? "Resume" : "Pause";
@@ -113,7 +118,7 @@ function showDetails(part, job, history) {
     ["output", `${job.output}, ${plural(job.output_partitions, "partition")}, ${job.form}`],
     ["barriers", job.barrier_topic === null ? "in the output" : `in ${job.barrier_topic}`],
     ["rows read", number(job.rows_read), job.rows_left ? `about ${number(job.rows_left)} left` : ""],
-    ["created", moment(job.start_at), `barrier ${job.start}`],
+    ["created", moment(job.start_at), null, false, `barrier ${job.start}`],
     ["columns", job.columns.join(", ")],
     ...(job.latency_budget_s === null ? [] : [["latency budget", seconds(job.latency_budget_s)]]),
     ...(job.filter === null ? [] : [["filter", job.filter]]),

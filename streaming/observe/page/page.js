@@ -31,7 +31,8 @@ const bytes = (count) => {
 const moment = (at) => {
   const when = new Date(1000 * at);
   const today = when.toDateString() === new Date().toDateString();
-  return today ? when.toLocaleTimeString("en-GB") : when.toLocaleString("en-GB");
+  const day = { day: "numeric", month: "short", ...(when.getFullYear() === new Date().getFullYear() ? {} : { year: "numeric" }) };
+  return today ? when.toLocaleTimeString("en-GB") : `${when.toLocaleDateString("en-GB", day)}, ${when.toLocaleTimeString("en-GB")}`;
 };
 
 const clockNow = () => Date.now() / 1000 + ahead;
@@ -125,13 +126,17 @@ function suspendedVerdict(now, { fault, since, times, joined, deletes_at }) {
 // How the service ended before it was started, until its first batch.
 function endBefore({ words, at, times, since, fault }) {
   const again = times > 1 ? `, ${times} times in a row since ${moment(since)}` : "";
-  const why = fault === null ? "" : `: ${fault.code}${fault.where ? ` at ${fault.where}` : ""}: found ${fault.found}; next: ${fault.next_step}`;
-  return `It ${words} at ${moment(at)}${again}${why}.`;
+  const why = fault === null ? "" : `: ${fault.code}${fault.where ? ` at ${fault.where}` : ""}: found ${fault.found}; expected ${fault.expected}`;
+  return `The process before ${words} at ${moment(at)}${again}${why}.`;
 }
+
+// A start behind an error, which may well come again.
+const failedBefore = (now) => now.condition === "starting" && now.reason === null && Boolean(now.last_end?.fault);
 
 // The condition as one sentence, and the next step.
 function verdict(now) {
   if (now.condition === "suspended" && now.last_end?.fault) return suspendedVerdict(now, now.last_end);
+  if (failedBefore(now)) return [`Starting again. ${endBefore(now.last_end)}`, now.last_end.fault.next_step];
   const ready = now.ready ? "Ready" : "Not ready";
   const { reason } = now;
   if (reason) {
@@ -139,9 +144,8 @@ function verdict(now) {
     return [`${ready}: ${reason.code}${place}: found ${reason.found}; expected ${reason.expected}.`, reason.next_step];
   }
   const [means, next] = MEANS[now.condition] ?? [now.condition, "see the service's log"];
-  const step = now.step === null ? "" : ` (${now.step})`;
   const isLate = !now.ready && now.batch_age_s !== null && now.condition !== "stopping";
-  return [`${ready}: ${means}${step}${isLate ? `; no batch for ${seconds(now.batch_age_s)}` : ""}.`, next];
+  return [`${ready}: ${means}${isLate ? `; no batch for ${seconds(now.batch_age_s)}` : ""}.`, next];
 }
 
 // `key` is what makes it news: a screen reader announces news, and not of every second that passes.
@@ -164,8 +168,8 @@ function showCondition(name, text, [sentence, next], isWrong, key, troubles = []
 }
 
 function showStatus(now, history, events) {
-  const key = `${now.condition} ${now.ready} ${now.reason?.code}`;
-  showCondition(now.condition, now.condition, verdict(now), now.reason !== null, key, troublesOf(now));
+  const key = `${now.condition} ${now.ready} ${now.reason?.code} ${now.last_end?.times}`;
+  showCondition(now.condition, now.condition, verdict(now), now.reason !== null || failedBefore(now), key, troublesOf(now));
   setText(byId("table"), now.table);
   setText(byId("upstream"), now.upstream);
   setText(byId("version"), `version ${now.version}`);
@@ -173,7 +177,7 @@ function showStatus(now, history, events) {
   showHour(events, now.now);
   document.body.classList.remove("old");
   byId("as-of").hidden = true;
-  byId("create").hidden = !now.can_steer;
+  byId("create").hidden = !now.can_steer || !now.jobs_known || now.condition === "suspended";
   byId("readonly").hidden = now.can_steer;
   const title = `${now.table}: ${now.condition}`;
   if (document.title !== title) document.title = title;
@@ -183,12 +187,19 @@ function showStatus(now, history, events) {
   showUpstream(now);
 }
 
+const WAYS = [
+  ["--skip-record", "Without the record:"],
+  ["--accept-log-reset", "The log began anew, and that is right:"],
+  ["", "Once the cause is repaired:"],
+];
+
 const commandMade = () => {
   const row = document.createElement("p");
   const copy = document.createElement("button");
   Object.assign(copy, { type: "button", textContent: "Copy" });
   const code = document.createElement("code");
-  row.append(code, copy);
+  const meaning = document.createElement("span");
+  row.append(meaning, code, copy);
   copy.addEventListener("click", () => copyText(code, copy));
   return row;
 };
@@ -210,7 +221,8 @@ function showWaysOn(now) {
   const { commands, skippable } = now.last_end ?? { commands: [], skippable: null };
   byId("ways-on").hidden = now.condition !== "suspended";
   keep(byId("commands"), commands, commandMade).forEach((row, index) => {
-    setText(row.firstElementChild, commands[index]);
+    setText(row.children[0], WAYS.find(([option]) => commands[index].includes(option))[1]);
+    setText(row.children[1], commands[index]);
     row.lastElementChild.setAttribute("aria-label", `Copy ${commands[index]}`);
   });
   const leaveOut = byId("leave-out");

@@ -41,10 +41,10 @@ function liveText(live, all, now) {
 // What the service does before its first batch; none where it can be seen in the jobs.
 function startText(now) {
   const { initial, reading } = now;
-  if (reading !== null) return `The table is read from its database: ${number(reading.rows)} of ${number(reading.of)} rows${reading.paused ? ", paused" : reading.seconds_left === null ? "" : `, done ${about(now.now + reading.seconds_left, now.now)}`}. `;
+  if (reading !== null) return `Reading the table from its database: ${number(reading.rows)} of ${number(reading.of)} rows${reading.paused ? ", paused" : reading.seconds_left === null ? "" : `, done ${about(now.now + reading.seconds_left, now.now)}`}. `;
   if (initial !== null) {
-    const [done, of, word] = initial.sorted ? [initial.sorted, initial.copied, "sorted"] : [initial.copied, initial.of, "copied"];
-    return `The table is ${word}: ${number(done)}${of ? ` of ${number(of)}` : ""} rows. `;
+    const [done, of, word] = initial.sorted ? [initial.sorted, initial.copied, "Sorting"] : [initial.copied, initial.of, "Copying"];
+    return `${word} the table: ${number(done)}${of ? ` of ${number(of)} rows (${coarse(done / of)})` : " rows"}. `;
   }
   if (now.condition === "starting") return `Starting${now.step ? `: ${now.step}` : ""}. `;
   return "";
