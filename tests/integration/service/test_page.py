@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +17,8 @@ SetUp = Callable[..., Stage]
 TOKEN = "a token of the page"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 WITHIN_MS = 60_000
+PAUSED = re.compile(r"^paused at \d\d:\d\d:\d\d$")
+UP_TO_DATE = re.compile(r"^1 output, up to date \(.* s behind\)\.$")
 
 pytestmark = [
     pytest.mark.slow,
@@ -58,10 +61,12 @@ def test_the_page_shows_a_backfill_halts_it_and_goes_on(
         assert address is not None
         run.until(lambda: len(run.reports) > 2)
         page = opened(browser, address)
+        sentence, job = page.locator("#sentence"), page.get_by_role("row", name="copy").first
         expect(page.locator("#condition")).to_have_text("serving", timeout=WITHIN_MS)
-        job = page.locator("details.job")
-        expect(job.locator("[data-line]")).to_contain_text("backfilling", timeout=WITHIN_MS)
-        expect(job.locator("[data-lanes] .cell")).to_have_count(stage.upstream.table.vnode_count)
+        expect(sentence).to_contain_text("1 output, copy ", timeout=WITHIN_MS)
+        page.get_by_role("button", name="copy", exact=True).click()
+        expect(page.locator("[data-lanes] .cell")).to_have_count(stage.upstream.table.vnode_count)
+        page.locator("summary", has_text="Upstream").click()
         expect(page.locator("#partitions tbody tr")).to_have_count(stage.upstream.partitions)
         job.get_by_role("button", name="Pause").click()
         page.get_by_label("Token").fill("another")
@@ -70,19 +75,24 @@ def test_the_page_shows_a_backfill_halts_it_and_goes_on(
         page.complaints.clear()  # type: ignore[attr-defined]  # of that answer
         page.get_by_label("Token").fill(TOKEN)
         page.get_by_label("Token").press("Enter")
-        expect(job.locator("[data-line]")).to_contain_text("paused", timeout=WITHIN_MS)
+        expect(job.get_by_role("status")).to_have_text(PAUSED, timeout=WITHIN_MS)
+        expect(sentence).to_contain_text("copy paused at", timeout=WITHIN_MS)
+        expect(page.locator("#newest li").first).to_contain_text("requested: pause copy")
         assert run.reports[-1].outcome.jobs[0].paused
         page.reload()
         job.get_by_role("button", name="Resume").click()
-        expect(job.locator("[data-line]")).to_contain_text("backfilling", timeout=WITHIN_MS)
-        job.locator("[data-limit]").fill("")
-        job.get_by_role("button", name="Set limit").click()
+        expect(job.get_by_role("status")).to_contain_text("resumed at", timeout=WITHIN_MS)
+        page.get_by_role("button", name="copy", exact=True).click()
+        page.locator("[data-limit]").fill("")
+        page.get_by_role("button", name="Set limit").click()
         run.until(lambda: run.is_complete("copy"))
-        expect(job.locator("[data-line]")).to_contain_text("live", timeout=WITHIN_MS)
-        expect(job.get_by_role("progressbar")).to_have_attribute("aria-valuenow", "100")
+        expect(job).to_contain_text("live", timeout=WITHIN_MS)
+        expect(sentence).to_have_text(UP_TO_DATE, timeout=WITHIN_MS)
+        expect(page.locator("#newest li").first).to_contain_text("copy is complete")
         page.get_by_role("button", name="New job").click()
+        second = f"{stage.upstream.name}-second"
         page.get_by_label("Name").fill("second")
-        page.get_by_label("Output topic").fill(f"{stage.upstream.name}-second")
+        page.get_by_label("Output topic").fill(second)
         page.get_by_label("note").uncheck()
         page.get_by_label("Output topic").press("Enter")
         expect(page.locator("#new-job-plan")).to_contain_text("Nothing is in its way", timeout=WITHIN_MS)
@@ -90,9 +100,14 @@ def test_the_page_shows_a_backfill_halts_it_and_goes_on(
         expect(page.locator("#new-job-plan")).to_contain_text("sent", timeout=WITHIN_MS)
         page.get_by_role("button", name="Close").click()
         run.until(lambda: run.is_complete("second"))
-        expect(job).to_have_count(2)
+        expect(page.get_by_role("row", name="second").first).to_contain_text(second, timeout=WITHIN_MS)
         assert page.complaints == []  # type: ignore[attr-defined]
         narrow = opened(browser, address, width=360, scheme="dark")
-        expect(narrow.locator("details.job").first).to_be_visible(timeout=WITHIN_MS)
+        expect(narrow.locator("#sentence")).to_contain_text("2 outputs", timeout=WITHIN_MS)
         assert narrow.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    with stage.running(**over) as run, observed(run.service, TOKEN) as address:
+        assert address is not None
+        page = opened(browser, address)
+        expect(page.locator(".hour")).to_contain_text("the process before was stopped", timeout=WITHIN_MS)
+        expect(page.locator("#sentence")).to_contain_text("2 outputs, all", timeout=WITHIN_MS)
     assert stage.verify().clean

@@ -311,7 +311,13 @@ def test_without_a_token_in_the_configuration_nothing_can_be_changed() -> None:
 def test_elsewhere_than_on_this_machine_looking_needs_the_token_too() -> None:
     app, *_ = application(is_local=False)
     with TestClient(app) as client:
-        for path in ("/api/v1/status", "/api/v1/history", "/metrics", "/api/v1/jobs/copy/vnodes"):
+        for path in (
+            "/api/v1/status",
+            "/api/v1/history",
+            "/api/v1/events",
+            "/metrics",
+            "/api/v1/jobs/copy/vnodes",
+        ):
             assert client.get(path).status_code == 401
         assert client.get("/api/v1/status", headers=WITH_TOKEN).status_code == 200
         assert client.get("/healthz").status_code == 200
@@ -329,7 +335,7 @@ def test_another_host_and_a_large_body_are_refused(served: tuple[TestClient, Req
 
 def test_the_page_loads_nothing_from_elsewhere(served: tuple[TestClient, Requests]) -> None:
     client, _ = served
-    scripts = ("page", "facts", "jobs", "charts", "new-job")
+    scripts = ("charts", "page", "sentence", "hour", "facts", "jobs", "new-job")
     kinds = {"/": "text/html", "/page.css": "text/css", **{f"/{name}.js": "javascript" for name in scripts}}
     for path, kind in kinds.items():
         answer = client.get(path)
