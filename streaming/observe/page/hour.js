@@ -108,6 +108,6 @@ function showHour(events, now, isAway = false) {
   showEvents(byId("newest"), newest.slice(0, NEWEST));
   const [summary, list] = byId("earlier").children;
   byId("earlier").hidden = newest.length <= NEWEST;
-  setText(summary, `${number(newest.length - NEWEST)} earlier`);
+  setText(summary, `${number(Math.max(newest.length - NEWEST, 0))} earlier`);
   showEvents(list, newest.slice(NEWEST));
 }

@@ -66,7 +66,7 @@ function stateText(job) {
   const since = job.phase_since === null ? "" : ` since ${moment(job.phase_since)}`;
   if (job.phase === "live") return `live${since}`;
   const share = `${percent(job.share)}${job.grew ? " or less: the table grew" : ""}`;
-  if (job.phase === "backfilling") return share;
+  if (job.phase === "backfilling") return status.ready ? share : `stands at ${share}`;
   if (job.phase === "paused") return `paused at ${share}${since}`;
   return job.phase === "starting" ? "starts with the next barrier" : `stands at ${share}: limit 0`;
 }

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from streaming.observe.wiring import observed
-from tests.kit.real import Stage
+from tests.kit.real import Run, Stage
 
 SetUp = Callable[..., Stage]
 TOKEN = "a token of the page"
@@ -105,9 +105,13 @@ def test_the_page_shows_a_backfill_halts_it_and_goes_on(
         narrow = opened(browser, address, width=360, scheme="dark")
         expect(narrow.locator("#sentence")).to_contain_text("2 outputs", timeout=WITHIN_MS)
         assert narrow.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-    with stage.running(**over) as run, observed(run.service, TOKEN) as address:
+    service = stage.service(**over)
+    service.owner = "the next process"
+    with observed(service, TOKEN) as address:
+        run = Run(service)
         assert address is not None
         page = opened(browser, address)
         expect(page.locator(".hour")).to_contain_text("the process before was stopped", timeout=WITHIN_MS)
         expect(page.locator("#sentence")).to_contain_text("2 outputs, all", timeout=WITHIN_MS)
+        run.stop()
     assert stage.verify().clean

@@ -6,7 +6,7 @@ import pytest
 
 from schemas.errors import Code
 from state.values.last_end import EndKind, LastEnd
-from state.values.progress import Completed, InProgress
+from state.values.progress import Completed, InProgress, Progress
 from streaming.core.health import HealthCondition
 from streaming.core.jobs import MutationReport
 from streaming.observe.models import JobStatus
@@ -14,12 +14,12 @@ from streaming.service.events import EventKind, EventLog, ServiceEvent
 from tests.kit.fed_page import AWAY, FedPage, Shown
 from tests.kit.reports import job
 
-DONE = {number: Completed((9,), 75_000) for number in range(4)}
+DONE: dict[int, Progress] = {number: Completed((9,), 75_000) for number in range(4)}
 
 
 def one_job(fed: FedPage) -> Shown:
     """It reads its last rows at 20 s."""
-    progress = DONE if fed.now_s >= 20 else {**DONE, 3: InProgress((5,), 20)}
+    progress: dict[int, Progress] = DONE if fed.now_s >= 20 else {**DONE, 3: InProgress((5,), 20)}
     return (job("copy", start=fed.epoch_at(-1), paused=fed.paused),), {"copy": progress}, {"copy": 7}
 
 
