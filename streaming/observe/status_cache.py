@@ -109,7 +109,7 @@ class StatusCache:
                 for aligned in report.plan.barriers
             ]
             self._latencies.extend((now_s, latency_s) for latency_s in latencies)
-            self._add_to_history(report, wall_s, now_s, behind_s)
+            self._add_to_history(report, wall_s, now_s, max(latencies, default=None), behind_s)
             self._note_reports(report, wall_s)
         return latencies
 
@@ -138,7 +138,12 @@ class StatusCache:
             self.vitals.events.note(ServiceEvent(wall_s, EventKind.REQUEST, each.text, code=each.refused))
 
     def _add_to_history(
-        self, report: BatchReport, wall_s: float, now_s: float, behind_s: float | None
+        self,
+        report: BatchReport,
+        wall_s: float,
+        now_s: float,
+        latency_s: float | None,
+        behind_s: float | None,
     ) -> None:
         sent = Counter(report.sent_snapshot) + Counter(report.sent_live)
         self._records.count(sent, round(now_s * 1_000))
@@ -147,7 +152,7 @@ class StatusCache:
             Span(
                 at=wall_s,
                 elapsed_s=elapsed_s,
-                latency_s=self._latencies[-1][1] if self._latencies else None,
+                latency_s=latency_s,
                 behind_s=behind_s,
                 batch_s=sum(report.step_ms.values()) / 1_000,
                 changes=report.changes,

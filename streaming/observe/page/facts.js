@@ -50,7 +50,7 @@ function showFacts(now, history) {
   const budgets = now.jobs.filter((job) => job.phase !== "live" && job.latency_budget_s !== null).map((job) => job.latency_budget_s);
   const budget = budgets.length ? Math.min(...budgets) : null;
   draw(byId("latency"), times, history.map((point) => point.latency_s), {
-    label: "seconds from injection to the outputs", shown: seconds, current: now.ready ? latency.p50_s : null, now: now.now, isDelay: true, budget,
+    label: "seconds from injection to the outputs", shown: seconds, current: now.ready ? (history.at(-1)?.latency_s ?? null) : null, now: now.now, isDelay: true, budget,
   });
   const limit = budget === null ? "" : `dashed: the budget of ${seconds(budget)}. `;
   setText(byId("latency-note"), latency.p50_s === null ? `${limit}None came out in the last minute.` : `${limit}Last minute: half within ${seconds(latency.p50_s)}, 99 % within ${seconds(latency.p99_s)}.`);

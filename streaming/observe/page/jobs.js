@@ -32,7 +32,9 @@ function card(name) {
   const open = () => {
     part("more").hidden = !part("more").hidden;
     part("open").setAttribute("aria-expanded", String(!part("more").hidden));
-    if (!part("more").hidden) showParts();
+    if (part("more").hidden) return;
+    showDetails(part, status.jobs.find((job) => job.name === name), past);
+    showParts();
   };
   part("open").addEventListener("click", (event) => {
     event.stopPropagation();

@@ -6,7 +6,8 @@ const SAID_MS = 2000;
 const ANSWER_MS = 10_000; // an answer that takes longer is none
 const byId = (id) => document.getElementById(id);
 let status = null;
-let happened = [];
+let past = []; // points of the last hour
+let happened = []; // and its events
 let answered = null; // when the service did, by its clock
 let ahead = 0; // of its clock to the one here
 let announced = "";
@@ -270,7 +271,8 @@ async function refresh() {
   try {
     const problem = await Promise.all(["status", "history", "events"].map(look)).then(
       ([now, history, events]) => {
-        [status, happened, answered, ahead] = [now, events, now.now, now.now - Date.now() / 1000];
+        [status, past, happened] = [now, history, events];
+        [answered, ahead] = [now.now, now.now - Date.now() / 1000];
         showStatus(now, history, events);
         showJobs(now, history);
       },

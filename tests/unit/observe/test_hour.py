@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from schemas.errors import Code
 from state.values.last_end import EndKind, LastEnd
+from state.values.plan import AlignedBarrier
 from state.values.progress import Completed, InProgress, Progress
 from streaming.core.health import HealthCondition
 from streaming.core.jobs import MutationReport
 from streaming.observe.models import JobStatus
 from streaming.service.events import EventKind, EventLog, ServiceEvent
 from tests.kit.fed_page import AWAY, FedPage, Shown
-from tests.kit.reports import job
+from tests.kit.reports import barrier, job, report
 
 DONE: dict[int, Progress] = {number: Completed((9,), 75_000) for number in range(4)}
 
@@ -139,3 +142,13 @@ def test_an_hour_is_kept_in_bounded_memory_with_the_last_end_and_the_condition_b
         (EventKind.CONDITION, 19_999.0),
     ]
     assert later[0].text == "ended by an error"
+
+
+def test_a_point_has_the_longest_delay_of_the_barriers_that_came_at_once(fed: FedPage) -> None:
+    """Barriers that waited for a start come in one batch, and each counts."""
+    batches(fed, 1)
+    last = report((job("copy"),), {"copy": DONE}, at_ms=round((fed.wall_s - 1) * 1_000))
+    waited = [AlignedBarrier(barrier(round((fed.wall_s + ago) * 1_000)), (9, 9)) for ago in (-40, -20, -1)]
+    fed.now_s += 1
+    fed.cache.note(replace(last, plan=replace(last.plan, barriers=tuple(waited))))
+    assert fed.cache.history()[-1].latency_s == fed.cache.status().latency.p99_s
