@@ -136,7 +136,7 @@ def _status_routes(cache: StatusCache, door: ApiAuth) -> APIRouter:
 
     @router.get("/events")
     def events() -> list[EventStatus]:
-        """What happened in the last hour, oldest first; before it the last start and end, and the condition then."""
+        """Events of the last hour, oldest first; before it the last start and end, and the condition then."""
         return cache.events()
 
     @router.get("/jobs/{job}/vnodes")

@@ -307,7 +307,7 @@ class StatusCache:
         ]
 
     def events(self) -> list[EventStatus]:
-        """What happened in the last hour, oldest first."""
+        """Events of the last hour, oldest first."""
         return [EventStatus.model_validate(each) for each in self.vitals.events.since_an_hour(self.clock())]
 
     def history(self) -> list[Point]:
