@@ -4,7 +4,7 @@
 const SVG = "http://www.w3.org/2000/svg";
 const [WIDTH, HEIGHT, TALLEST] = [300, 60, 56]; // of the viewBox, and of the highest value
 const GAP_S = 30; // a longer time without a point is not known, and not drawn
-const TICKS = [0.1, 1, 10, 100];
+const TICKS = [0.1, 1, 10, 60, 600];
 const LEAST_S = 0.05; // the lower end of a chart of delays
 const AGO = (since_s) => (since_s < 90 ? `${Math.round(since_s)} s` : `${Math.round(since_s / 60)} min`);
 
@@ -38,7 +38,7 @@ function runsOf(times, values, now) {
 
 const line = (run, height) => [...run].map(([x, value], at) => `${at ? "L" : "M"}${x} ${(HEIGHT - height(value)).toFixed(1)}`).join("");
 
-// Lines at powers of ten, with their values beside: what equal factors are.
+// Lines at round values, with these beside: a scale of equal factors can not be read without.
 function drawTicks(svg, height, highest) {
   const ticks = TICKS.filter((value) => value < highest);
   const labels = keep(svg.parentElement, ["", ...ticks], () => made("span", "tick")).slice(1);
