@@ -26,6 +26,14 @@ class EndKind(StrEnum):
     """No word of an end, and no sign of life: it was killed, or its machine is gone."""
 
 
+_WORDS = {
+    EndKind.SUSPENDED: "was suspended",
+    EndKind.FAILED: "ended by an error",
+    EndKind.STOPPED: "was stopped",
+    EndKind.SILENT: "ended without a word (killed?)",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class FaultReport:
     """The texts of an error, as data."""
@@ -73,6 +81,11 @@ class LastEnd:
     def is_suspended(self) -> bool:
         """True for a table that waits for a decision."""
         return self.kind is EndKind.SUSPENDED
+
+    @property
+    def words(self) -> str:
+        """Words for the kind of end."""
+        return _WORDS[self.kind]
 
     def counts(self, epoch: int) -> bool:
         """True as long as no batch was finished since, `epoch` being the last finished one."""

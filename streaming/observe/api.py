@@ -1,7 +1,7 @@
 """The HTTP API: what the panel shows, and the control requests that the command line can send too.
 
     GET    /healthz, /readyz, /metrics            for machines
-    GET    /api/v1/status, /history               the whole service, and its last hour
+    GET    /api/v1/status, /history, /events      the whole service, its last hour, and what happened in it
     GET    /api/v1/jobs/{job}/vnodes              the heat map
     POST   /api/v1/jobs/plan                      what a job would read, send and take
     POST   /api/v1/jobs                           create; DELETE /api/v1/jobs/{job} drops
@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import APIRouter, Depends, FastAPI, Path
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse, Response
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
@@ -32,17 +31,10 @@ from schemas.errors import BackfillError, Code, ConfigError
 from schemas.job import JobDefinition
 from schemas.records import Add, Drop, Mutation, Pause, Resume, Throttle
 from schemas.table import TableSchema
+from streaming.observe.changes import JobEstimate, Limit, NewJob, Taken, WayOn
 from streaming.observe.metrics import Metrics
 from streaming.observe.middleware import ApiAuth, Bounded, NotAllowed, not_allowed
-from streaming.observe.models import (
-    JobEstimate,
-    Point,
-    ReadingStatus,
-    Status,
-    Taken,
-    VnodeStatus,
-    WayOn,
-)
+from streaming.observe.models import EventStatus, Point, ReadingStatus, Status, VnodeStatus
 from streaming.observe.problems import REFUSALS, foreseen, not_as_described, not_here
 from streaming.observe.status_cache import StatusCache
 
@@ -50,11 +42,8 @@ if TYPE_CHECKING:
     from streaming.service.initial.reading import DatabaseReading
 
 _STATIC = File(__file__).parent / "page"
-_PAGE = {
-    f"/{'' if name == 'index.html' else name}": name
-    for name in ("index.html", "page.js", "facts.js", "jobs.js", "charts.js", "new-job.js", "page.css")
-}
-_MAX_LIMIT = 10**12
+_SCRIPTS = ("charts", "page", "sentence", "hour", "facts", "jobs", "new-job")
+_PAGE = {"/": "index.html", "/page.css": "page.css", **{f"/{name}.js": f"{name}.js" for name in _SCRIPTS}}
 Requests = Callable[[Mutation], str]
 """Checks a mutation, sends it and returns the request's id. Raises: BackfillError."""
 Plans = Callable[[JobDefinition], JobEstimate]
@@ -64,45 +53,6 @@ WaysOn = Callable[[WayOn], str]
 """Tells a suspended table how to go on; the request's id. Raises: BackfillError."""
 
 JobName = Annotated[str, Path(description="Name of a job.", max_length=63, pattern=r"^[a-z0-9][a-z0-9-]*$")]
-
-
-def _whole(value: object) -> object:
-    """JSON knows one kind of number: 10.0 is a whole one."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-Count = Annotated[int, Field(ge=1), BeforeValidator(_whole)]
-Rows = Annotated[int, Field(ge=0, le=_MAX_LIMIT), BeforeValidator(_whole)]
-
-
-class NewJob(BaseModel):
-    """A job, as below `jobs` in a configuration."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    name: str = Field(max_length=63)
-    output: str = Field(max_length=249)
-    columns: list[str] | None = None
-    filter: str | None = Field(None, max_length=16_384)
-    output_partitions: Count | None = None
-    rate_limit: Rows | None = None
-    latency_budget: str | None = None
-    replication_factor: Count | None = None
-    topic_config: dict[str, str] | None = None
-    allow_retention: bool | None = None
-    format: str | None = Field(None, max_length=63)
-    encoding: str | None = Field(None, max_length=63)
-    tombstones: bool | None = None
-    barrier_topic: str | None = Field(None, max_length=249)
-    read: str | None = Field(None, max_length=63)
-
-
-class Limit(BaseModel):
-    """Snapshot rows per second; null takes the limit away."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    rate_limit: Rows | None
 
 
 def build(
@@ -183,6 +133,11 @@ def _status_routes(cache: StatusCache, door: ApiAuth) -> APIRouter:
     def history() -> list[Point]:
         """The last hour, oldest first: a point a second, of ten seconds where it is more than ten minutes ago."""
         return cache.history()
+
+    @router.get("/events")
+    def events() -> list[EventStatus]:
+        """Events of the last hour, oldest first; before it the last start and end, and the condition then."""
+        return cache.events()
 
     @router.get("/jobs/{job}/vnodes")
     def vnodes(job: JobName) -> list[VnodeStatus]:

@@ -13,7 +13,7 @@ from streaming.control.cost import estimate, of_records
 from streaming.control.suspended import not_suspended, suspended
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import watermarks
-from streaming.observe.models import JobEstimate, WayOn
+from streaming.observe.changes import JobEstimate, WayOn
 from streaming.observe.status_cache import StatusCache
 from streaming.registry.outputs import OutputSchemas
 from streaming.sink.protocol import SinkOf

@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from schemas.errors import Code
-from streaming.observe.models import Problem
+from streaming.observe.changes import Problem
 
 MAX_BODY_BYTES = 64 * 1024
 BODY_WITHIN_S = 10.0

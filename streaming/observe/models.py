@@ -5,7 +5,7 @@ Instants are Unix seconds, rates per second; `None` is "not known (yet)".
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -13,6 +13,7 @@ from schemas.errors import Code
 from state.values.last_end import EndKind
 from streaming.core.forecast import Phase
 from streaming.core.health import HealthCondition
+from streaming.service.events import EventKind
 
 
 class ApiModel(BaseModel):
@@ -37,17 +38,34 @@ class JobStatus(ApiModel):
     )
     rows_read: int
     rows_left: int = Field(description="An estimate from file statistics; 0 only when complete.")
-    sent: int = Field(description="Records that this process has sent, rows of the snapshot and changes.")
+    sent: int = Field(description="Records sent since `sent_since`, rows of the snapshot and changes.")
+    sent_per_s: float | None = Field(description="Of the last ten seconds; null where it is not known now.")
+    sent_since: float = Field(description="The start of the process, or of a later job.")
     rows_per_s: float | None = Field(
         description="Of the last ten seconds; null where it is not known now: while the job is paused or has just "
         "begun, and while the service is not ready."
     )
     seconds_left: float | None = Field(description="By that rate, or the limit if lower; likewise.")
+    done_at: float | None = Field(description="When all will be read, by that; null for a job that is live.")
+    phase_since: float | None = Field(
+        description="Since when it is in this phase; null: since before this process."
+    )
+    behind_s: float | None = Field(
+        description="Age of the last barrier in the output, which has all changes up to it; null until it is live."
+    )
+    worst_behind_s: float | None = Field(
+        description="The highest of the last hour, since the job is live; likewise."
+    )
+    worst_behind_at: float | None = Field(description="When that was.")
+    latency_budget_s: float | None = Field(
+        description="How much its snapshot may delay live changes; null: by any time."
+    )
     parts: int = Field(description="Into how many parts the read falls, each with a position of its own.")
     part_name: str = Field(description="`vnode`; `partition` where the parts are those of the upstream.")
     vnodes_done: int = Field(description="Parts that were read to their end; likewise `vnodes_in_progress`.")
     vnodes_in_progress: int
     start: int = Field(description="Epoch of the barrier that it started at.")
+    start_at: float = Field(description="When that barrier was injected.")
     filter: str | None
     columns: list[str]
     output_partitions: int
@@ -60,6 +78,7 @@ class PartitionStatus(ApiModel):
 
     partition: int
     barrier: int | None = Field(description="Epoch of its newest barrier.")
+    barrier_at: float | None = Field(description="When that was injected.")
     barriers_waiting: int = Field(description="Barriers that other partitions have yet to deliver.")
     age_s: float | None = Field(description="Age of its newest barrier.")
     unstable: int | None = Field(
@@ -157,6 +176,7 @@ class Reason(ApiModel):
 class EndStatus(ApiModel):
     """The last end of the service's work; until the next batch is done."""
 
+    words: str
     kind: EndKind = Field(
         description="`suspended`: its process is up, and waits for a request. `failed`: an error ended it. "
         "`stopped`: it was asked to. `silent`: without a word, by a kill or with its machine."
@@ -213,14 +233,19 @@ class Status(ApiModel):
     """The service, its jobs and its upstream, as of now."""
 
     version: str
+    now: float = Field(description="The time of this answer.")
     condition: HealthCondition
     ready: bool = Field(description="Whether barriers come out, as `/readyz` tells.")
     step: str | None = Field(description="The step of the start under way; null from its end on.")
     reason: Reason | None = Field(description="What is wrong and what to do; null if nothing is.")
+    jobs_known: bool = Field(description="Whether `jobs` are the state's; false until a start has read it.")
     last_end: EndStatus | None = Field(
         description="How it ended last: while it is suspended, and after a start until a batch is done."
     )
     batch_age_s: float | None = Field(description="Time since the end of the last batch.")
+    look_age_s: float | None = Field(
+        description="Time since the last look at the upstream, of which are lags and margins; null before the first."
+    )
     late_s: float = Field(description="A last batch that is older than this many seconds makes it not ready.")
     upstream: str
     source: SourceStatus
@@ -230,6 +255,7 @@ class Status(ApiModel):
     owner: str
     started: float
     barrier: int = Field(description="Epoch of the last barrier that is done; 0 before the first.")
+    barrier_at: float | None = Field(description="When that was injected.")
     barrier_age_s: float | None
     lanes: int
     vnode_count: int = Field(
@@ -276,6 +302,9 @@ class Point(ApiModel):
 
     at: float
     latency_s: float | None = Field(description="The longest, from a barrier's injection to the outputs.")
+    behind_s: float | None = Field(
+        description="The highest age of the last barrier in the outputs, just before the next one."
+    )
     batch_s: float = Field(description="The longest.")
     changes_per_s: float = Field(description="Of the upstream.")
     rows_per_s: dict[str, float] = Field(
@@ -284,47 +313,15 @@ class Point(ApiModel):
     sent_per_s: dict[str, float] = Field(description="Records into its output by job, likewise.")
 
 
-class Problem(ApiModel):
-    """An error: as on the command line."""
+class EventStatus(ApiModel):
+    """An event of the service."""
 
-    code: str
-    found: str
-    expected: str
-    next_step: str
-
-
-class WayOn(BaseModel):
-    """A decision on a suspended table."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    skip_records: list[Annotated[str, Field(pattern="^[0-9]{1,9}@[0-9]{1,18}$")]] = Field(
-        [],
-        description="Records to leave out if they are invalid, each as PARTITION@OFFSET.",
-        max_length=1_000,
+    at: float
+    kind: EventKind = Field(
+        description="`ended` is of the process before, and `taken over` from it; `condition` has a new one; `request` "
+        "was carried out, or refused by a `code`."
     )
-    accept_log_reset: bool = Field(False, description="Whether a database's log may begin anew once more.")
-    drop: str | None = Field(None, description="A job to drop first.", max_length=63)
-
-
-class JobEstimate(ApiModel):
-    """Estimate of what a job would read, send and take, as by `backfill plan`; nothing is started or changed."""
-
-    rows: int = Field(
-        description="Rows that it reads; with `read: topic` offsets, some of which hold no record."
-    )
-    kept_share: float | None = Field(
-        description="Of a sample, what its filter lets through; null without rows."
-    )
-    output_rows: int | None
-    output_bytes: int | None = Field(description="Keys and values, uncompressed.")
-    seconds: float | None = Field(description="At the least; null where it never ends, or nothing is known.")
-    output_partitions: int
-    columns: list[str]
-    form: str = Field(description="Format and encoding of the output, as in `debezium json`.")
-
-
-class Taken(ApiModel):
-    """A control request that is in the topic; it takes effect at the end of the batch that holds its barrier."""
-
-    wanted: str
+    text: str = Field(description="Empty where the rest says all.")
+    condition: HealthCondition | None = Field(description="Of the service from then on; null: as it was.")
+    code: str | None
+    job: str | None

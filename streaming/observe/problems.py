@@ -11,8 +11,8 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from schemas.errors import BackfillError, Code
+from streaming.observe.changes import Problem
 from streaming.observe.middleware import problem
-from streaming.observe.models import Problem
 
 _HTTP_STATUS = {
     Code.JOB_UNKNOWN: 404,

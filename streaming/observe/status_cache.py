@@ -12,24 +12,25 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from schemas.epoch import unix_ms_from_epoch
-from schemas.job import JobDefinition
 from schemas.records import Barrier
 from state.replica import ReplicaFiles
 from state.values.plan import JobState
-from state.values.progress import Completed, InProgress, Progress
 from streaming.control.state_view import JobView
 from streaming.control.ways_on import skippable, ways_on
 from streaming.core.clocks import Age
 from streaming.core.forecast import Forecast, JobsProgress, Rate
-from streaming.observe.history import History, Span
+from streaming.observe.hour.history import History, Span
+from streaming.observe.hour.job_records import JobRecords
+from streaming.observe.hour.job_status import Behind, job_status, vnode_status
 from streaming.observe.models import (
     ApiModel,
     CopyingStatus,
     DiskStatus,
     EndStatus,
+    EventStatus,
     FieldsStatus,
     JobStatus,
     LatencyStatus,
@@ -43,6 +44,7 @@ from streaming.observe.models import (
     VnodeStatus,
 )
 from streaming.protocol.report import BatchReport, StateAtBarrier
+from streaming.service.events import EventKind, ServiceEvent
 from streaming.service.vitals import Vitals
 
 _VERSION = version("arrangement-backfill")
@@ -85,7 +87,8 @@ class StatusCache:
     _done: Age = field(default_factory=Age)
     _ages: dict[int, Age] = field(default_factory=dict)
     _latencies: deque[tuple[float, float]] = field(default_factory=deque)
-    _sent: Counter[str] = field(default_factory=Counter)
+    _records: JobRecords = field(default_factory=JobRecords)
+    _has_batch: bool = False
     _history: History = field(default_factory=History)
 
     def __post_init__(self) -> None:
@@ -95,6 +98,8 @@ class StatusCache:
         """Take a batch into account. For each of its barriers the seconds from its injection until now."""
         wall_s, now_s = self.clock(), self.steady()
         with self._lock:
+            self._has_batch = True
+            behind_s = self._done.at(now_s) if self._state is not None and self._state.epoch else None
             self._take(report.state_after, now_s)
             self._parked += len(report.plan.parked)
             self._changes += report.changes
@@ -104,38 +109,51 @@ class StatusCache:
                 for aligned in report.plan.barriers
             ]
             self._latencies.extend((now_s, latency_s) for latency_s in latencies)
-            while self._latencies and self._latencies[0][0] < now_s - _LATENCY_WINDOW_S:
-                self._latencies.popleft()
-            self._add_to_history(report, wall_s, now_s)
+            self._add_to_history(report, wall_s, now_s, max(latencies, default=None), behind_s)
+            self._note_reports(report, wall_s)
         return latencies
 
     def restore(self, state: StateAtBarrier) -> None:
         """Take the state into account that a start has found: its jobs are shown before its first batch."""
         with self._lock:
-            if self._state is None:
-                self._take(state, self.steady())
+            if not self._has_batch:
+                self._take(state, self.steady(), at_start=True)
                 self._progress.forget_rates()  # a start is no batch
                 self._done.seen(
                     state.epoch, unix_ms_from_epoch(state.epoch) / 1_000, self.clock(), self.steady()
                 )
 
-    def _take(self, state: StateAtBarrier, now_s: float) -> None:
+    def _take(self, state: StateAtBarrier, now_s: float, *, at_start: bool = False) -> None:
         stored = state.files.rows_by_vnode(max(state.vnode_count, 1))
         views = [JobView.of(job, state.progress.get(job.name, {}), stored, state.ends) for job in state.jobs]
         self.vnode_count = state.vnode_count if self.by_partition else self.vnode_count
         self._state = state
         self._jobs = {view.name: view for view in views}
         self._progress.note(round(now_s * 1_000), [(view.state, view.extent) for view in views])
+        for event in self._records.note(views, self.clock(), at_start=at_start):
+            self.vitals.events.note(event)
 
-    def _add_to_history(self, report: BatchReport, wall_s: float, now_s: float) -> None:
+    def _note_reports(self, report: BatchReport, wall_s: float) -> None:
+        for each in report.outcome.reports:
+            self.vitals.events.note(ServiceEvent(wall_s, EventKind.REQUEST, each.text, code=each.refused))
+
+    def _add_to_history(
+        self,
+        report: BatchReport,
+        wall_s: float,
+        now_s: float,
+        latency_s: float | None,
+        behind_s: float | None,
+    ) -> None:
         sent = Counter(report.sent_snapshot) + Counter(report.sent_live)
-        self._sent.update(sent)
+        self._records.count(sent, round(now_s * 1_000))
         elapsed_s, self._noted_s = max(now_s - self._noted_s, 1e-3), now_s
         self._history.note(
             Span(
                 at=wall_s,
                 elapsed_s=elapsed_s,
-                latency_s=self._latencies[-1][1] if self._latencies else None,
+                latency_s=latency_s,
+                behind_s=behind_s,
                 batch_s=sum(report.step_ms.values()) / 1_000,
                 changes=report.changes,
                 rows={name: rows for name, rows in report.snapshot_rows.items() if rows},
@@ -148,6 +166,7 @@ class StatusCache:
         with self._lock:
             self._progress.forget_rates()
             self._change_rate.forget()
+            self._records.forget_rates()
 
     def status(self) -> Status:
         """The status as of now."""
@@ -159,12 +178,15 @@ class StatusCache:
             forecasts = self._progress.at(now_ms)
             return Status(
                 version=_VERSION,
+                now=self.clock(),
                 condition=health.condition,
                 ready=health.ready,
                 step=self.vitals.step,
                 reason=_shown(Reason, health.reason),
+                jobs_known=state is not None,
                 last_end=self._last_end(),
                 batch_age_s=self.vitals.idle_s(),
+                look_age_s=self.vitals.look_age_s(),
                 late_s=self.vitals.late_s,
                 upstream=self.upstream,
                 source=self.source.model_copy(update={"start": self.vitals.start or self.source.start}),
@@ -174,6 +196,7 @@ class StatusCache:
                 owner=self.owner,
                 started=self.started,
                 barrier=epoch,
+                barrier_at=unix_ms_from_epoch(epoch) / 1_000 if epoch else None,
                 barrier_age_s=barrier_age_s,
                 lanes=state.lanes if state else 0,
                 vnode_count=self.vnode_count,
@@ -202,6 +225,7 @@ class StatusCache:
         fault, margins_s = end.fault, self.vitals.margins_s()
         waits_for = fault if end.is_suspended else None
         return EndStatus(
+            words=end.words,
             kind=end.kind,
             owner=end.owner,
             at=end.at_ms / 1_000,
@@ -221,6 +245,7 @@ class StatusCache:
             PartitionStatus(
                 partition=number,
                 barrier=barrier.curr if barrier else None,
+                barrier_at=barrier.injected_at_ms / 1_000 if barrier else None,
                 barriers_waiting=waiting,
                 age_s=self._age_s(number, barrier) if barrier else None,
                 unstable=marks[number].high - marks[number].stable if number < len(marks) else None,
@@ -239,35 +264,18 @@ class StatusCache:
         return age.seen(newest.curr, newest.injected_at_ms / 1_000, self.clock(), self.steady())
 
     def _job(self, view: JobView, forecast: Forecast, *, is_known: bool) -> JobStatus:
-        job, definition = view.state, view.state.definition
-        return JobStatus(
-            name=job.name,
-            output=definition.output,
-            kind=_kind(definition),
-            phase=view.phase,
-            paused=job.paused,
-            paused_by=job.paused_by,
-            rate_limit=job.rate_limit,
-            share=forecast.share,
-            grew=forecast.grew,
-            rows_read=view.extent.rows_read,
-            rows_left=view.extent.rows_left,
-            sent=self._sent[job.name],
-            rows_per_s=forecast.rows_per_s if is_known else None,
-            seconds_left=forecast.seconds_left if is_known else None,
-            parts=definition.part_count,
-            part_name=definition.part_name,
-            vnodes_done=view.vnodes_done,
-            vnodes_in_progress=len(view.progress) - view.vnodes_done,
-            start=job.start,
-            filter=definition.filter,
-            columns=list(definition.columns),
-            output_partitions=definition.output_partitions,
-            form=definition.form,
-            barrier_topic=definition.barrier_topic,
-        )
+        record, wall_s = self._records.of(view), self.clock()
+        behind = None
+        if view.phase == "live" and self._state is not None and self._state.epoch:
+            now = (self._done.at(self.steady()), wall_s)
+            worst = self._history.most_behind(record.phase_since or 0.0, wall_s)
+            behind = Behind(now[0], *max(now, worst or now))
+        sent_per_s = record.sent_rate.at(round(self.steady() * 1_000)) if is_known else None
+        return job_status(view, forecast, record, behind, wall_s, sent_per_s=sent_per_s, is_known=is_known)
 
     def _latency(self) -> LatencyStatus:
+        while self._latencies and self._latencies[0][0] < self.steady() - _LATENCY_WINDOW_S:
+            self._latencies.popleft()
         seen = sorted(latency for _, latency in self._latencies)
         if not seen:
             return LatencyStatus(p50_s=None, p99_s=None)
@@ -294,29 +302,18 @@ class StatusCache:
             view, lanes = self._jobs[job], self._state.lanes
         count = view.state.definition.part_count
         return [
-            _vnode(vnode, vnode * lanes // count, view.progress.get(vnode), view.stored.get(vnode, 0))
+            vnode_status(vnode, vnode * lanes // count, view.progress.get(vnode), view.stored.get(vnode, 0))
             for vnode in range(count)
         ]
+
+    def events(self) -> list[EventStatus]:
+        """Events of the last hour, oldest first."""
+        return [EventStatus.model_validate(each) for each in self.vitals.events.since_an_hour(self.clock())]
 
     def history(self) -> list[Point]:
         """The last hour, oldest first."""
         with self._lock:
             return self._history.points()
-
-
-def _vnode(vnode: int, lane: int, state: Progress | None, stored: int) -> VnodeStatus:
-    if isinstance(state, Completed):
-        return VnodeStatus(vnode=vnode, lane=lane, state="completed", share=1.0, rows_read=state.row_count)
-    if isinstance(state, InProgress):
-        share = min(state.row_count / stored, 0.99) if stored else 0.0
-        return VnodeStatus(
-            vnode=vnode, lane=lane, state="in progress", share=share, rows_read=state.row_count
-        )
-    return VnodeStatus(vnode=vnode, lane=lane, state="not started", share=0.0, rows_read=0)
-
-
-def _kind(job: JobDefinition) -> Literal["arrangement", "no-shuffle", "source"]:
-    return "source" if job.scan.reads_upstream else "no-shuffle" if job.is_coupled else "arrangement"
 
 
 def _compaction_age_s(epoch: int, files: ReplicaFiles | None, barrier_age_s: float | None) -> float | None:

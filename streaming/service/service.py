@@ -207,6 +207,7 @@ class Service:
             owned = startup.take_over(storage, journal, upstream)
             self._faults.owns(journal, owned.batches)
             self._faults.note_silence(former, storage)
+            Observers(self.observers).starts_from(owned.batches.state_at_barrier)
             self.vitals.start = str(owned.start) if isinstance(owned.start, TopicStart) else None
             restart_policy.begins()
             guard = UpstreamGuard(self.kafka, upstream, storage.root, owned.source.gaps)
@@ -215,7 +216,6 @@ class Service:
             except BackfillError as fault:
                 if restart_policy.may_pass(fault) or not self._faults.suspends(fault):
                     raise
-                Observers(self.observers).starts_from(owned.batches.state_at_barrier)
                 self._report_trouble(fault)
                 return self._faults.await_decision(fault, guard)
         return False

@@ -34,6 +34,7 @@ from streaming.core.health import (
     lasting_held,
 )
 from streaming.kafka.topics import Watermarks
+from streaming.service.events import EventKind, EventLog, ServiceEvent
 from streaming.source.barriers.source import BarrierSource
 from streaming.source.retention import Margin
 
@@ -97,7 +98,10 @@ def _where(upstream: str, held: StuckPartition) -> str:
 
 
 class Vitals:
-    """The facts of one service, for all its runs; for any thread. `late_s` as `streaming.core.health.late_after_s`."""
+    """The facts of one service, for all its runs; for any thread. `late_s` as `streaming.core.health.late_after_s`.
+
+    `events` has what happened, of which conditions come from here.
+    """
 
     def __init__(
         self,
@@ -107,11 +111,13 @@ class Vitals:
         late_s: float,
         injects: bool,
         clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
     ) -> None:
-        self._clock, self._lock = clock, threading.Lock()
+        self._clock, self._wall, self._lock = clock, wall, threading.Lock()
         self._facts = HealthFacts(upstream, interval_ms, late_s, clock(), injects=injects)
         self._marks: tuple[Watermarks, ...] = ()
         self._margins: tuple[Margin, ...] = ()
+        self._looked_s: float | None = None
         self.step: str | None = None
         """The step of the start under way; None from the first batch on."""
         self.start: str | None = None
@@ -131,8 +137,10 @@ class Vitals:
         self.rows_folder: Path | None = None
         """The folder with the rows by key of this state, here; None before the first run."""
         self._held_log = HeldRecordsLog()
-        self._logged: Health | None = None
-        self._logged_s = 0.0
+        self._logged = Health(HealthCondition.STARTING, ready=False, reason=None, idle_s=0.0)
+        self._logged_s = clock()
+        self.events = EventLog()
+        self.events.note(ServiceEvent(wall(), EventKind.STARTED, "", HealthCondition.STARTING))
 
     @property
     def late_s(self) -> float:
@@ -143,6 +151,10 @@ class Vitals:
     def marks(self) -> tuple[Watermarks, ...]:
         """The watermarks of each upstream partition, as of the last check; none before the first."""
         return self._marks
+
+    def look_age_s(self) -> float | None:
+        """Seconds since the last check of the upstream that it answered; None before the first."""
+        return None if self._looked_s is None else self._clock() - self._looked_s
 
     def idle_s(self) -> float | None:
         """Seconds since the last batch; None before the first."""
@@ -231,7 +243,7 @@ class Vitals:
         self.log_changes()
 
     def broker_answers(self, marks: Sequence[Watermarks], margins: Sequence[Margin] = ()) -> None:
-        self._marks, self._margins = tuple(marks), tuple(margins)
+        self._marks, self._margins, self._looked_s = tuple(marks), tuple(margins), self._clock()
         held = held_now(self._facts.held, [(each.stable, each.high) for each in marks], self._clock())
         away, now_s = self._facts.away, self._clock()
         if away is not None and away.until_s is None:
@@ -286,10 +298,11 @@ class Vitals:
         self._held_log.update(self._facts, self._clock())
         with self._lock:
             now, before, self_s = self.health(), self._logged, self._clock()
-            if before is not None and _kind(now) == _kind(before):
+            if _kind(now) == _kind(before):
                 return
             self._logged, began_s, self._logged_s = now, self._logged_s, self_s
-        if before is not None and before.condition not in _ORDINARY:
+        self.events.note_condition(self._wall(), now.condition, now.reason)
+        if before.condition not in _ORDINARY:
             lasted_s = round(self_s - began_s)
             log.info(
                 "condition_over", was=before.condition.value, is_now=now.condition.value, lasted_s=lasted_s

@@ -13,7 +13,8 @@ from state.replica import BaseFile, ReplicaFiles
 from state.values.plan import AlignedBarrier, BatchPlan, JobState, ReplicaVersion
 from state.values.progress import Progress
 from streaming.core.jobs import JobsOutcome
-from streaming.observe.models import JobEstimate, SourceStatus
+from streaming.observe.changes import JobEstimate
+from streaming.observe.models import SourceStatus
 from streaming.protocol.report import BatchReport
 
 TABLE = declare(
@@ -44,7 +45,7 @@ def barrier(at_ms: int) -> Barrier:
 def job(name: str, table: TableSchema = TABLE, **over: object) -> JobState:
     """A job that is open."""
     definition = JobDefinition.declare({"name": name, "output": f"{name}-out"}, table)
-    return JobState(definition, 1, **{"opened": True, **over})  # type: ignore[arg-type]
+    return JobState(definition, **{"start": 1, "opened": True, **over})  # type: ignore[arg-type]
 
 
 def report(

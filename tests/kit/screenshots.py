@@ -76,25 +76,26 @@ def _configuration(work: Path, kafka: KafkaSettings) -> Path:
 
 def _take(browser: Browser, address: str, folder: Path) -> None:
     light = _opened(browser, address, 1_180, "light")
-    complete = light.locator("details.job", has_text="big-orders")
-    expect(complete.locator("[data-line]")).to_contain_text("live", timeout=_WITHIN_MS)
+    complete = light.get_by_role("row", name="big-orders").first
+    expect(complete).to_contain_text("live", timeout=_WITHIN_MS)
     light.get_by_role("button", name="Pause").first.click()
     light.get_by_label("Token").fill(TOKEN)
     light.get_by_label("Token").press("Enter")
-    paused = light.locator("details.job", has_text="everything")
-    expect(paused.locator("[data-line]")).to_contain_text("paused", timeout=_WITHIN_MS)
+    paused = light.get_by_role("row", name="everything").first
+    expect(paused.get_by_role("status")).to_contain_text("paused at", timeout=_WITHIN_MS)
     light.screenshot(path=folder / "page-light.png", full_page=True)
     light.get_by_role("button", name="New job").click()
     light.get_by_label("Name").fill("small-orders")
-    light.get_by_label("Output topic").fill("small-orders")
     light.get_by_label("Filter").fill("amount < 100")
     light.get_by_role("button", name="Check").click()
     expect(light.locator("#new-job-plan")).to_contain_text("Nothing is in its way", timeout=_WITHIN_MS)
     light.screenshot(path=folder / "page-new-job.png")
     for name, width, scheme in (("page-dark", 1_180, "dark"), ("page-narrow", 390, "light")):
         page = _opened(browser, address, width, scheme)
-        expect(page.locator("details.job")).to_have_count(2, timeout=_WITHIN_MS)
-        expect(page.locator("[data-lanes] .cell").first).to_be_visible(timeout=_WITHIN_MS)
+        expect(page.locator("#jobs tbody")).to_have_count(2, timeout=_WITHIN_MS)
+        if scheme == "dark":
+            page.get_by_role("button", name="everything", exact=True).click()
+            expect(page.locator("[data-lanes] .cell").first).to_be_visible(timeout=_WITHIN_MS)
         page.screenshot(path=folder / f"{name}.png", full_page=True)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import IntEnum
 
-from state.values.last_end import EndKind, LastEnd
+from state.values.last_end import LastEnd
 from streaming.cli.jobs.watching import seconds_text
 from streaming.control.service_api import Answer
 from streaming.control.state_view import StateView
@@ -85,18 +85,10 @@ def _suspended(end: LastEnd, table: str, *, lives: bool) -> ShownCondition:
     return ShownCondition(words, StatusExit.SUSPENDED, str(end.fault) if end.fault else None, commands)
 
 
-_ENDED = {
-    EndKind.SUSPENDED: "was suspended",
-    EndKind.FAILED: "ended by an error",
-    EndKind.STOPPED: "was stopped",
-    EndKind.SILENT: "ended without a word (killed?)",
-}
-
-
 def ended_text(end: LastEnd) -> str:
     """The end of a service in words, with its time."""
     again = f", {end.times} times in a row since {moment(end.since_ms)}" if end.times > 1 else ""
-    return f"{_ENDED[end.kind]} at {moment(end.at_ms)}{again}"
+    return f"{end.words} at {moment(end.at_ms)}{again}"
 
 
 def moment(unix_ms: int) -> str:

@@ -1,59 +1,80 @@
-// Charts of the page: a line over time, with the scale and the time that it covers.
+// Charts of the page: a line over time, its highest value by name, and the time that it covers.
 "use strict";
 
 const SVG = "http://www.w3.org/2000/svg";
-const WIDTH = 300; // of the viewBox
+const [WIDTH, HEIGHT, TALLEST] = [300, 60, 56]; // of the viewBox, and of the highest value
+const GAP_S = 30; // a longer time without a point is not known, and not drawn
+const TICKS = [0.1, 1, 10, 60, 600];
+const LEAST_S = 0.05; // the lower end of a chart of delays
 const AGO = (since_s) => (since_s < 90 ? `${Math.round(since_s)} s` : `${Math.round(since_s / 60)} min`);
 
-// The top of a chart: a lone peak, the wait for the first build say, must not flatten all the rest.
-function topOf(known) {
-  const rising = [...known].sort((one, other) => one - other);
-  const usual = rising[Math.floor(rising.length * 0.95)] ?? 0;
-  return Math.max(Math.min(rising.at(-1) ?? 0, usual * 2), 1e-9);
+function drawn(tag, attributes) {
+  const element = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  return element;
 }
 
-// One place for each unit of width, and the highest of what falls into it: an hour has points of a second and of ten.
-function placed(times, values) {
-  const first = times[0];
-  const wide = Math.max(times.at(-1) - first, 1e-9);
-  const places = new Map();
+// Delays go from a tenth of a second to minutes: equal factors are equal heights. Counts are drawn as they are.
+const heights = (highest, isDelay) => (value) => {
+  if (!isDelay) return highest ? (value / highest) * TALLEST : 0;
+  return value <= LEAST_S ? 0 : (Math.log(value / LEAST_S) / Math.log(Math.max(highest / LEAST_S, 2))) * TALLEST;
+};
+
+// Runs of points without a gap; one place for each unit of width, and the highest of what falls into it.
+function runsOf(times, values, now) {
+  const wide = Math.max(now - times[0], 1e-9);
+  const runs = [];
+  let last = -Infinity;
   for (const [index, value] of values.entries()) {
-    const x = Math.round(((times[index] - first) / wide) * WIDTH);
-    places.set(x, Math.max(places.get(x) ?? 0, value ?? 0));
+    if (value === null) continue;
+    if (times[index] - last > GAP_S) runs.push(new Map());
+    last = times[index];
+    const x = Math.round(((last - times[0]) / wide) * WIDTH);
+    const run = runs.at(-1);
+    run.set(x, Math.max(run.get(x) ?? 0, value));
   }
-  return [...places];
+  return runs;
 }
 
-function pathOf(places, highest) {
-  return places
-    .map(([x, value], index) => `${index ? "L" : "M"}${x} ${(58 - Math.min(value / highest, 1) * 54).toFixed(1)}`)
-    .join("");
+const line = (run, height) => [...run].map(([x, value], at) => `${at ? "L" : "M"}${x} ${(HEIGHT - height(value)).toFixed(1)}`).join("");
+
+// Lines at round values, with these beside: a scale of equal factors can not be read without.
+function drawTicks(svg, height, highest) {
+  const ticks = TICKS.filter((value) => value < highest);
+  const labels = keep(svg.parentElement, ["", ...ticks], () => made("span", "tick")).slice(1);
+  ticks.forEach((value, index) => {
+    const y = HEIGHT - height(value);
+    svg.append(drawn("path", { class: "scale", d: `M0 ${y}H${WIDTH}` }));
+    labels[index].style.top = `${(100 * y) / HEIGHT}%`;
+    labels[index].ariaHidden = "true";
+    setText(labels[index], value < 60 ? `${value} s` : `${Math.round(value / 60)} min`);
+  });
 }
 
-// What the line says to those who don't see it.
-function chartText(times, known, label, shown, now) {
-  if (!known.length) return `${label}: nothing yet`;
-  const over = known.length > 1 ? ` over ${AGO(times.at(-1) - times[0])}` : "";
-  return `${label}${over}: now ${shown(now)}, lowest ${shown(Math.min(...known))}, highest ${shown(Math.max(...known))}`;
-}
-
-// `figure` has a caption, an svg and a place for the axis; `shown` makes text of a value.
-function draw(figure, times, values, label, shown) {
+// `figure` has a caption, an svg and a place for the axis; `shown` makes text of a value, `budget` is a limit to draw.
+function draw(figure, times, values, { label, shown, current, now, isDelay = false, budget = null }) {
   const svg = figure.querySelector("svg");
   const known = values.filter((value) => value !== null);
-  const highest = topOf(known);
-  svg.setAttribute("aria-label", chartText(times, known, label, shown, values.at(-1) ?? 0));
-  svg.replaceChildren();
+  const highest = Math.max(...known, budget ?? 0, 0);
+  const height = heights(highest, isDelay);
+  const most = values.indexOf(Math.max(...known));
   const [top, since] = figure.querySelectorAll(".axis span");
-  top.textContent = known.length ? `top ${shown(highest)}` : "";
-  since.textContent = known.length > 1 ? `${AGO(times.at(-1) - times[0])} ago to now` : "";
-  figure.querySelector("output").textContent = values.length ? shown(values.at(-1) ?? 0) : "";
-  if (!known.length) return;
-  const line = pathOf(placed(times, values), highest);
-  for (const [kind, path] of [["area", `${line}L${WIDTH} 60L0 60Z`], ["edge", line]]) {
-    const element = document.createElementNS(SVG, "path");
-    element.setAttribute("class", kind);
-    element.setAttribute("d", path);
-    svg.append(element);
+  const worst = known.length && Math.max(...known) > 0 ? `highest ${shown(values[most])} at ${moment(times[most])}` : "";
+  const over = known.length > 1 ? AGO(now - times[0]) : "";
+  setText(top, worst);
+  setText(since, over && `${over} ago to now`);
+  setText(figure.querySelector("output"), shown(current));
+  const said = known.length ? `now ${shown(current)}, lowest ${shown(Math.min(...known))}, ${worst || "highest 0"}` : "nothing yet";
+  svg.setAttribute("aria-label", `${label}${over && ` over ${over}`}: ${said}`);
+  svg.replaceChildren();
+  for (const run of known.length ? runsOf(times, values, now) : []) {
+    const [path, [first], last] = [line(run, height), [...run.keys()], [...run.keys()].at(-1)];
+    svg.append(drawn("path", { class: "area", d: `${path}L${last} ${HEIGHT}L${first} ${HEIGHT}Z` }));
+    svg.append(drawn("path", { class: "edge", d: path }));
+  }
+  drawTicks(svg, height, isDelay ? highest : 0);
+  if (budget !== null) {
+    const y = HEIGHT - height(budget);
+    svg.append(drawn("path", { class: "budget", d: `M0 ${y}H${WIDTH}` }));
   }
 }

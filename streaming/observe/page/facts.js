@@ -1,7 +1,10 @@
 // What the page says of the service as a whole: its pace, its state on the disk, its upstream, and what is amiss.
 "use strict";
 
+const LOOK_S = 15; // three looks at the upstream
+const AMISS = ["waiting for barriers", "upstream stuck"];
 const HELD_S = 10; // what lasts less is a transaction as others are
+const count = (value) => (value === null || value === undefined ? "–" : number(value));
 const late = (age) => age !== null && age > status.late_s;
 
 function made(tag, className) {
@@ -10,54 +13,50 @@ function made(tag, className) {
   return element;
 }
 
-// A list of terms, each with a value and a note: [term, value, note, whether it is wrong].
+// A list of terms, each with a value and a note: [term, value, note, whether it is wrong, what is behind the value]. A term of two words, as in
+// "workers|lanes", has the exact one behind the plain one.
 function showTerms(place, terms) {
   const make = () => {
-    const box = made("div");
-    box.append(made("dt"), made("dd", "value"), made("dd", "note"));
+    const [box, name] = [made("div"), made("dt")];
+    name.append(made("abbr"), made("span", "exact"));
+    box.append(name, made("dd", "value"), made("dd", "note"));
     return box;
   };
   const boxes = keep(place, terms.map(([term]) => term), make);
-  terms.forEach(([term, value, note, isWrong], index) => {
+  terms.forEach(([term, value, note, isWrong, exactly], index) => {
     const [name, figure, beside] = boxes[index].children;
-    setText(name, term);
+    const [plain, exact] = term.split("|");
+    setText(name.firstElementChild, plain);
+    setText(name.lastElementChild, exact ? ` ${exact}` : "");
     setText(figure, value);
     setText(beside, note ?? "");
     beside.hidden = !note;
+    figure.title = exactly ?? "";
     boxes[index].classList.toggle("late", Boolean(isWrong));
   });
 }
 
-// How far a table is there that the state starts from.
-function startTerms({ initial, reading }) {
-  const terms = [];
-  if (reading !== null) {
-    const share = reading.of ? `${Math.floor((100 * reading.rows) / reading.of)} %` : number(reading.rows);
-    const left = reading.paused ? "paused" : `${seconds(reading.seconds_left)} left`;
-    const waiting = reading.waiting_rows ? `, ${number(reading.waiting_rows)} wait for their changes` : "";
-    const text = `${number(reading.rows)} of ${number(reading.of)} rows of the database${waiting}, ${left}`;
-    terms.push(["read", share, reading.trouble ?? text, reading.trouble !== null]);
-  }
-  if (initial !== null) {
-    const [done, of, what] = initial.sorted ? [initial.sorted, initial.copied, "sorted"] : [initial.copied, initial.of, "copied"];
-    const value = of ? `${Math.floor((100 * done) / of)} %` : number(done);
-    terms.push([what, value, `${number(done)} rows of the table that the state starts from`]);
-  }
-  return terms;
-}
-
 function showFacts(now, history) {
+  const { latency } = now;
   showTerms(byId("facts"), [
-    ...startTerms(now),
-    ["barrier", seconds(now.barrier_age_s), "age of the last one in the outputs", late(now.barrier_age_s)],
-    ["latency p50", seconds(now.latency.p50_s), "barrier injected to readable, last minute"],
-    ["latency p99", seconds(now.latency.p99_s), "barrier injected to readable, last minute"],
-    ["lanes", now.lanes, now.vnode_count ? `of ${now.vnode_count} vnodes` : "of upstream partitions"],
-    ["parked", number(now.parked), "invalid records since the start", now.parked > 0],
+    ["up to date as of|barrier", now.barrier_at === null ? "–" : moment(now.barrier_at), `${seconds(now.barrier_age_s)} ago`, late(now.barrier_age_s), `barrier ${now.barrier}`],
+    ["workers|lanes", now.lanes || "–", now.vnode_count ? `of ${number(now.vnode_count)} parts (vnodes)` : "of upstream partitions"],
+    ["set aside|parked", number(now.parked), `invalid records since ${moment(now.started)}`, now.parked > 0],
+    ["process", moment(now.started), `its start; ${now.owner}`],
   ]);
+  setText(byId("service-short"), `since ${moment(now.started)}${now.parked ? `, ${number(now.parked)} invalid records set aside` : ""}`);
+  byId("charts").hidden = !history.length;
   const times = history.map((point) => point.at);
-  draw(byId("latency"), times, history.map((point) => point.latency_s), "seconds from injection to the outputs", seconds);
-  draw(byId("changes"), times, history.map((point) => point.changes_per_s), "changes per second", number);
+  const budgets = now.jobs.filter((job) => job.phase !== "live" && job.latency_budget_s !== null).map((job) => job.latency_budget_s);
+  const budget = budgets.length ? Math.min(...budgets) : null;
+  draw(byId("latency"), times, history.map((point) => point.latency_s), {
+    label: "seconds from injection to the outputs", shown: seconds, current: now.ready ? (history.at(-1)?.latency_s ?? null) : null, now: now.now, isDelay: true, budget,
+  });
+  const limit = budget === null ? "" : `dashed: the budget of ${seconds(budget)}. `;
+  setText(byId("latency-note"), latency.p50_s === null ? `${limit}None came out in the last minute.` : `${limit}Last minute: half within ${seconds(latency.p50_s)}, 99 % within ${seconds(latency.p99_s)}.`);
+  draw(byId("changes"), times, history.map((point) => point.changes_per_s), {
+    label: "changes per second", shown: count, current: now.changes_per_s, now: now.now,
+  });
 }
 
 const hasFailed = (each) => each !== undefined && each.failures > 0;
@@ -71,6 +70,13 @@ function compactionTerm(now) {
   return ["last compaction", seconds(now.compaction_age_s), `ago; ${doing}`, hasFailed(work)];
 }
 
+// Opens what is folded where something in it begins to be amiss; a reader may fold it again.
+function unfold(place, isAmiss) {
+  if (isAmiss && place.dataset.amiss !== "yes") place.open = true;
+  place.dataset.amiss = isAmiss ? "yes" : "no";
+  place.classList.toggle("amiss", isAmiss);
+}
+
 // Of rows without a key nothing is kept, so there is no replica.
 function showState(now) {
   const { disk } = now;
@@ -79,15 +85,15 @@ function showState(now) {
   if (now.vnode_count) {
     terms.push(
       compactionTerm(now),
-      ["base", size(disk?.base_bytes), `${number(now.replica_rows)} rows`],
-      ["log", size(disk?.log_bytes), `${number(now.log_rows)} changes that wait to be compacted`],
+      ["rows of the table|base", size(disk?.base_bytes), `${number(now.replica_rows)} rows as of the last compaction`],
+      ["changes since|log", size(disk?.log_bytes), `${number(now.log_rows)}; the next compaction takes them in`],
     );
   }
   const others = [
-    ["journal", disk?.journal_bytes, "plans of batches"],
-    ["progress", disk?.progress_bytes, "how far jobs are"],
+    ["plans of batches|journal", disk?.journal_bytes, ""],
+    ["how far jobs are|progress", disk?.progress_bytes, ""],
     ["rows by key", disk?.rows_bytes, "the rows before, on this machine"],
-    ["chunks", disk?.initial_bytes, "of the table, on their way in"],
+    ["of the table, on its way in|chunks", disk?.initial_bytes, ""],
   ];
   for (const [term, count, note] of others) if (count !== null && count !== undefined) terms.push([term, bytes(count), note]);
   if (disk !== null && disk.free_bytes !== null) {
@@ -100,19 +106,26 @@ function showState(now) {
   let when = "is being measured";
   if (disk !== null) when = disk.age_s === null ? "in an object store, as its tables name them" : `measured ${seconds(disk.age_s)} ago`;
   setText(byId("measured"), `Sizes: ${when}.`);
+  const parts = ["base", "log", "journal", "progress", "rows", "initial"].map((part) => disk?.[`${part}_bytes`] ?? 0);
+  const free = disk?.free_bytes === null || disk === null ? "" : `, ${bytes(disk.free_bytes)} free`;
+  setText(byId("state-short"), disk === null ? "being measured" : `${bytes(parts.reduce((sum, each) => sum + each, 0))}${free}`);
+  unfold(byId("state-fold"), now.maintenance.some(hasFailed) || Boolean(disk?.is_low || disk?.rows_low));
 }
 
 // What goes on in spite of it, but not for ever. `key`: what makes it news.
 function troublesOf(now) {
-  const ended = now.last_end !== null && now.condition !== "suspended" ? [{ key: `end ${now.last_end.kind}`, text: endBefore(now.last_end) }] : [];
+  const isSaid = now.condition === "suspended" || failedBefore(now);
+  const ended = now.last_end !== null && !isSaid ? [{ key: `end ${now.last_end.kind}`, text: endBefore(now.last_end) }] : [];
+  const paused = now.jobs.filter((job) => job.paused_by !== null).map((job) => ({ key: `paused ${job.name}`, text: `The service has paused ${job.name}: ${job.paused_by}.` }));
   const troubles = now.maintenance.filter(hasFailed).map((each) => {
     const again = each.running_s === null ? `again in ${seconds(each.again_in_s)}` : "under way again";
     return { key: each.work, text: `The ${each.work} fails: ${each.error}, ${each.failures} in a row, ${again}. Next: ${each.next_step}.` };
   });
-  troubles.unshift(...ended);
+  troubles.unshift(...ended, ...paused);
+  if (now.reading?.trouble) troubles.push({ key: "reading", text: `The read of the table waits: ${now.reading.trouble}.` });
   for (const each of now.partitions) {
     if (each.held_s === null || each.held_s <= HELD_S) continue;
-    const since = new Date(Date.now() - 1000 * each.held_s).toLocaleTimeString();
+    const since = moment(now.now - each.held_s);
     const text = `An open transaction holds back partition ${each.partition} at offset ${number(each.held_offset)} since ${since}: ${number(each.unstable)} records there are late by ${seconds(each.held_s)}. Next: end its producer, or abort the transaction (kafka-transactions.sh).`;
     troubles.push({ key: `held ${each.partition}@${each.held_offset}`, text });
   }
@@ -141,40 +154,63 @@ function fieldTerms({ lost, never, undeclared, more }) {
   return terms;
 }
 
+// What a look at the upstream has shown is old once the next looks fail.
+const isOld = (now) => now.look_age_s !== null && now.look_age_s > LOOK_S;
+
+// Null is no deletion by age, once there was a look.
+function keptFor(now, margins) {
+  if (margins.length) return seconds(Math.min(...margins));
+  return now.look_age_s === null ? "not known yet" : "as long as the topic";
+}
+
 function showUpstream(now) {
   const { source, partitions } = now;
   const margins = partitions.map((each) => each.margin_s).filter((each) => each !== null);
   const lags = partitions.map((each) => each.lag).filter((each) => each !== null);
   const least = Math.min(...margins);
+  const old = isOld(now) ? `as of ${moment(now.now - now.look_age_s)}` : "";
+  const toRead = lags.length ? `${number(lags.reduce((sum, each) => sum + each, 0))} records` : "not known yet";
+  const short = lags.length ? `${toRead} to read${old && ` ${old}`}` : "not looked at yet";
+  const fields = fieldTerms(now.fields);
+  const isShort = Boolean(margins.length) && least <= 0;
   const terms = [
     ["topic", now.upstream],
     ["form", source.form],
     ["barriers", barriersText(source)],
-    ["control", source.control_topic],
-    ["lag", lags.length ? `${number(lags.reduce((sum, each) => sum + each, 0))} offsets` : "not known yet"],
-    ["unread kept for", margins.length ? seconds(least) : "as long as the topic, or not known", null, margins.length && least <= 0],
+    ["requests|control", source.control_topic],
+    ["to read|lag", toRead, old],
+    ["unread kept for", keptFor(now, margins), old, isShort],
+    ["changes", now.changes_per_s === null ? "–" : `${number(now.changes_per_s)} a second`, ""],
   ];
   if (source.start !== null) terms.push(["starts from", source.start]);
-  showTerms(byId("source"), [...terms, ...fieldTerms(now.fields)]);
-  showPartitions(partitions);
+  showTerms(byId("source"), [...terms, ...fields]);
+  showPartitions(now);
+  setText(byId("looked"), old && `To read, held back and kept for are ${old}: the broker has not answered since.`);
+  setText(byId("upstream-short"), `${now.upstream}, ${source.form}, ${short}`);
+  const isAmiss = AMISS.includes(now.condition) || fields.some((term) => term[3]) || isShort || partitions.some(isHeld);
+  unfold(byId("upstream-fold"), isAmiss);
 }
 
-function showPartitions(partitions) {
+const isHeld = (each) => each.held_s !== null && each.held_s > HELD_S;
+
+function showPartitions(now) {
   const make = () => {
     const row = made("tr");
     for (let index = 0; index < 7; index += 1) row.append(made(index ? "td" : "th"));
     row.firstElementChild.scope = "row";
     return row;
   };
-  const rows = keep(byId("partitions").tBodies[0], partitions.map((each) => each.partition), make);
-  partitions.forEach((each, number_) => {
-    const held = each.held_s !== null && each.held_s > HELD_S;
-    const open = held ? `${seconds(each.held_s)}, ${number(each.unstable)} records` : "–";
-    const lag = each.lag === null ? "–" : number(each.lag);
-    const cells = [each.partition, each.barrier ?? "none yet", seconds(each.age_s), each.barriers_waiting, lag, open, seconds(each.margin_s)];
-    cells.forEach((text, index) => setText(rows[number_].children[index], text));
-    rows[number_].children[2].classList.toggle("late", late(each.age_s));
-    rows[number_].children[5].classList.toggle("late", held);
+  const rows = keep(byId("partitions").tBodies[0], now.partitions.map((each) => each.partition), make);
+  now.partitions.forEach((each, number_) => {
+    const { children } = rows[number_];
+    const open = isHeld(each) ? `${seconds(each.held_s)}, ${number(each.unstable)} records` : "–";
+    const barrier = each.barrier_at === null ? "none yet" : moment(each.barrier_at);
+    const cells = [each.partition, barrier, seconds(each.age_s), each.barriers_waiting, count(each.lag), open, each.margin_s === null ? "–" : seconds(each.margin_s)];
+    cells.forEach((text, index) => setText(children[index], text));
+    children[1].title = each.barrier === null ? "" : `barrier ${each.barrier}`;
+    children[2].classList.toggle("late", late(each.age_s));
+    children[5].classList.toggle("late", isHeld(each));
+    for (const index of [4, 5, 6]) children[index].classList.toggle("aged", isOld(now));
   });
   // What is wider than its place is moved by the arrow keys.
   const place = byId("partitions").parentElement;

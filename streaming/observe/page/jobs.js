@@ -1,10 +1,16 @@
-// The jobs: a card each, which folds, with its charts, its parts and what can be done to it.
+// The jobs: a row each, which opens to its charts, its parts and what can be done to it.
 "use strict";
 
 const KINDS = {
-  arrangement: "arrangement: the table from the replica, by vnode",
-  "no-shuffle": "no-shuffle: the table from the replica, by upstream partition",
-  source: "source: every record of the topic",
+  arrangement: ["the table as this service keeps it", "arrangement: from the replica, by vnode"],
+  "no-shuffle": ["the table as this service keeps it, by upstream partition", "no-shuffle: from the replica, by partition"],
+  source: ["every record of the topic", "source"],
+};
+// What was asked for, what is seen once it is so, and what is said then.
+const ASKED = {
+  pause: ["pausing…", (job) => job.paused, (job) => `paused at ${moment(job.phase_since ?? clockNow())}`],
+  resume: ["resuming…", (job) => !job.paused, () => `resumed at ${moment(clockNow())}`],
+  throttle: ["setting the limit…", (job, body) => job.rate_limit === body.rate_limit, () => `limit set at ${moment(clockNow())}`],
 };
 const cards = new Map();
 
@@ -12,19 +18,39 @@ function card(name) {
   if (cards.has(name)) return cards.get(name);
   const root = byId("job").content.cloneNode(true).firstElementChild;
   const part = (key) => root.querySelector(`[data-${key}]`);
-  const act = async (verb, body, method = "POST") => {
-    part("answer").textContent = "…";
+  const fresh = { root, part, asked: null };
+  const act = async (verb, body, method = "POST", path = `jobs/${encodeURIComponent(name)}${verb && `/${verb}`}`) => {
+    const [doing] = ASKED[verb] ?? ["dropping…"];
+    setText(part("answer"), doing);
     try {
-      await change(`jobs/${encodeURIComponent(name)}${verb && `/${verb}`}`, method, body);
-      part("answer").textContent = "sent: from the next barrier on";
+      await change(path, method, body);
+      fresh.asked = verb ? [ASKED[verb], body] : null;
     } catch (problem) {
-      part("answer").textContent = problem.message;
+      setText(part("answer"), problem.message);
     }
   };
+  const open = () => {
+    part("more").hidden = !part("more").hidden;
+    part("open").setAttribute("aria-expanded", String(!part("more").hidden));
+    if (part("more").hidden) return;
+    showDetails(part, status.jobs.find((job) => job.name === name), past);
+    showParts();
+  };
+  part("open").addEventListener("click", (event) => {
+    event.stopPropagation();
+    open();
+  });
+  // A click anywhere in the row, unless it selects text or presses a button.
+  part("row").addEventListener("click", (event) => {
+    if (!event.target.closest("button, input") && window.getSelection().isCollapsed) open();
+  });
   // One button: it keeps the focus, which one that is disabled by its own press would lose.
   part("pause").addEventListener("click", () => act(part("pause").dataset.verb));
   part("drop").addEventListener("click", () => {
-    if (window.confirm(`Drop ${name}? Its topic stays, and gets no further change.`)) act("", null, "DELETE");
+    if (!window.confirm(`Drop ${name}? Its topic stays, and gets no further change.`)) return;
+    // A suspended table takes no request but those that lead on.
+    if (status.condition === "suspended") act("", { drop: name }, "POST", "suspended");
+    else act("", null, "DELETE");
   });
   part("throttle").addEventListener("click", () => {
     const text = part("limit").value;
@@ -34,66 +60,91 @@ function card(name) {
   part("throttle").setAttribute("aria-label", `Set limit of ${name}`);
   part("drop").setAttribute("aria-label", `Drop ${name}`);
   part("bar").setAttribute("aria-label", `${name}: share of the snapshot that was read`);
-  const fresh = { root, part, phase: null };
   cards.set(name, fresh);
   return fresh;
 }
 
-function fold(shown, job) {
-  if (shown.phase === job.phase) return;
-  // What is finished is folded, once, unless a control in it has the focus. Opened again, it stays open.
-  const isBusy = shown.root.contains(document.activeElement);
-  if (shown.phase === null || (job.phase === "live" && !isBusy)) shown.root.open = job.phase !== "live";
-  shown.phase = job.phase;
+function stateText(job) {
+  const since = job.phase_since === null ? "" : ` since ${moment(job.phase_since)}`;
+  if (job.phase === "live") return `live${since}`;
+  const share = `${percent(job.share)}${job.grew ? " or less: the table grew" : ""}`;
+  if (job.phase === "backfilling") return status.ready ? share : `stands at ${share}`;
+  if (job.phase === "paused") return `paused at ${share}${since}`;
+  return job.phase === "starting" ? "starts with the next barrier" : `stands at ${share}: limit 0`;
 }
 
-function jobLine(job) {
-  const words = [job.phase, percent(job.share), `${number(job.rows_read)} rows read`, `${number(job.sent)} records sent`];
-  if (job.phase === "backfilling") {
-    if (job.rows_per_s !== null) words.push(`${number(job.rows_per_s)} rows/s`);
-    if (job.seconds_left !== null) words.push(`${seconds(job.seconds_left)} left`);
-  }
-  if (job.rate_limit !== null && job.phase !== "live") words.push(`limit ${number(job.rate_limit)} rows/s`);
-  if (job.grew) words.push("the table grew ahead of the read");
-  return words.join(" · ");
+function showFigures(part, job) {
+  const isLive = job.phase === "live";
+  setText(part("state"), stateText(job));
+  part("row").classList.toggle("is-live", isLive);
+  setText(part("behind"), seconds(job.behind_s));
+  part("behind").parentElement.classList.toggle("late", late(job.behind_s));
+  const isWorst = job.worst_behind_s === job.behind_s;
+  setText(part("worst"), job.worst_behind_s === null ? "" : isWorst ? "the worst of the hour" : `worst ${seconds(job.worst_behind_s)} at ${moment(job.worst_behind_at)}`);
+  const pace = isLive ? job.sent_per_s : job.rows_per_s;
+  setText(part("pace"), pace === null ? "–" : `${number(pace)} ${isLive ? "records" : "rows"}/s`);
+  setText(part("limited"), isLive || job.rate_limit === null ? "" : `limit ${number(job.rate_limit)}`);
+  setText(part("done"), job.done_at === null ? "–" : about(job.done_at, status.now));
+  setText(part("left"), job.done_at === null ? "" : `${seconds(job.seconds_left)} left`);
+  setText(part("records"), number(job.sent));
+  setText(part("since"), `since ${moment(job.sent_since)}`);
+  setText(part("output"), job.output);
+  setText(part("form"), job.form);
+  const share = Math.floor(job.share * 1000) / 10;
+  part("bar").hidden = isLive;
+  part("bar").setAttribute("aria-valuenow", share);
+  part("bar").firstElementChild.style.width = `${share}%`;
 }
 
-function showSteering(part, job) {
-  part("pacing").hidden = job.phase === "live";
+function showControls({ part, asked }, job) {
+  const isLive = job.phase === "live";
+  part("pacing").hidden = isLive || status.condition === "suspended";
   part("steer").hidden = !status.can_steer;
+  part("pause").hidden = isLive || !status.can_steer || status.condition === "suspended";
   part("limit").placeholder = job.rate_limit === null ? "none" : number(job.rate_limit);
   part("pause").dataset.verb = job.paused ? "resume" : "pause";
   const word = job.paused ? "Resume" : "Pause";
   setText(part("pause"), word);
   part("pause").setAttribute("aria-label", `${word} ${job.name}`);
+  if (asked === null) return false;
+  const [[, isSo, text], body] = asked;
+  if (!isSo(job, body)) return false;
+  setText(part("answer"), text(job));
+  return true;
+}
+
+function showDetails(part, job, history) {
+  const [kind, exact] = KINDS[job.kind];
+  showTerms(part("terms"), [
+    ["reads", kind, exact],
+    ["output", `${job.output}, ${plural(job.output_partitions, "partition")}, ${job.form}`],
+    ["barriers", job.barrier_topic === null ? "in the output" : `in ${job.barrier_topic}`],
+    ["rows read", number(job.rows_read), job.rows_left ? `about ${number(job.rows_left)} left` : ""],
+    ["created", moment(job.start_at), null, false, `barrier ${job.start}`],
+    ["columns", job.columns.join(", ")],
+    ...(job.latency_budget_s === null ? [] : [["latency budget", seconds(job.latency_budget_s)]]),
+    ...(job.filter === null ? [] : [["filter", job.filter]]),
+    ...(job.paused_by === null ? [] : [["paused by", job.paused_by, null, true]]),
+  ]);
+  const times = history.map((point) => point.at);
+  const isLive = job.phase === "live";
+  const of = (rates) => history.map((point) => point[rates][job.name] ?? 0);
+  const how = { shown: count, now: status.now };
+  part("rate").hidden = isLive;
+  if (!isLive) draw(part("rate"), times, of("rows_per_s"), { ...how, label: "snapshot rows read per second", current: job.rows_per_s });
+  draw(part("sent"), times, of("sent_per_s"), { ...how, label: "records sent per second", current: job.sent_per_s });
+  setText(part("parts"), "parts");
+  part("parts").title = `${job.part_name}s`;
+  setText(part("vnodes-done"), `${number(job.vnodes_done)} of ${number(job.parts)} complete, by worker`);
 }
 
 function showJob(job, history) {
   const shown = card(job.name);
   const { part } = shown;
-  fold(shown, job);
   setText(part("name"), job.name);
-  setText(part("output"), `topic ${job.output}`);
-  showTerms(part("terms"), [
-    ["kind", KINDS[job.kind]],
-    ["output", `${job.form}, ${number(job.output_partitions)} partitions of ${job.output}`],
-    ["barriers", job.barrier_topic === null ? "in the output" : `in ${job.barrier_topic}`],
-    ["columns", job.columns.join(", ")],
-    ...(job.filter === null ? [] : [["filter", job.filter]]),
-  ]);
-  const share = Math.floor(job.share * 1000) / 10;
-  part("bar").setAttribute("aria-valuenow", share);
-  part("bar").firstElementChild.style.width = `${share}%`;
-  setText(part("line"), jobLine(job));
-  const times = history.map((point) => point.at);
-  const isLive = job.phase === "live";
-  part("rate").hidden = isLive;
-  const of = (rates) => history.map((point) => point[rates][job.name] ?? 0);
-  if (!isLive) draw(part("rate"), times, of("rows_per_s"), "snapshot rows read per second", number);
-  draw(part("sent"), times, of("sent_per_s"), "records sent per second", number);
-  setText(part("parts"), `${job.part_name}s`);
-  setText(part("vnodes-done"), `${job.vnodes_done} of ${job.parts} completed`);
-  showSteering(part, job);
+  showFigures(part, job);
+  if (showControls(shown, job)) shown.asked = null;
+  if (!part("more").hidden) showDetails(part, job, history);
 }
 
 const laneMade = () => {
@@ -118,10 +169,11 @@ function showVnodes(name, vnodes) {
   const rows = keep(part("lanes"), [...lanes.keys()], laneMade);
   [...lanes].forEach(([lane, parts], index) => {
     const [label, grid] = rows[index].children;
-    setText(label, `lane ${lane}`);
-    const count = (state) => parts.filter((each) => each.state === state).length;
-    const text = `${count("completed")} of ${parts.length} completed, ${count("in progress")} in progress`;
-    grid.setAttribute("aria-label", `lane ${lane}: ${text}`);
+    setText(label, `worker ${lane}`);
+    label.title = `lane ${lane}`;
+    const countOf = (state) => parts.filter((each) => each.state === state).length;
+    const text = `${countOf("completed")} of ${parts.length} complete, ${countOf("in progress")} under way`;
+    grid.setAttribute("aria-label", `worker ${lane}: ${text}`);
     const cells = keep(grid, parts.map((each) => each.vnode), cellMade);
     parts.forEach((each, place) => {
       const cell = cells[place];
@@ -138,13 +190,17 @@ function showJobs(now, history) {
   const names = inOrder.map((job) => job.name);
   for (const name of cards.keys()) if (!names.includes(name)) cards.delete(name);
   for (const job of inOrder) showJob(job, history);
-  keep(byId("jobs"), names, (name) => card(name).root);
+  const table = byId("jobs");
+  keep(table, ["", ...names], (name) => card(name).root);
+  table.hidden = !names.length;
   byId("no-jobs").hidden = names.length > 0;
+  const how = now.can_steer ? "New job makes the first one." : "The command backfill create makes the first one.";
+  setText(byId("no-jobs"), now.jobs_known ? `None yet. ${how}` : "Not known yet: the state is not read.");
 }
 
 // Not of what is folded. Without an answer the job was dropped a moment ago, or the next request has it.
 async function showParts() {
-  const unfolded = [...cards.keys()].filter((name) => card(name).root.open);
+  const unfolded = [...cards.keys()].filter((name) => !card(name).part("more").hidden);
   const answers = unfolded.map((name) => look(`jobs/${encodeURIComponent(name)}/vnodes`).catch(() => null));
   (await Promise.all(answers)).forEach((vnodes, index) => vnodes && showVnodes(unfolded[index], vnodes));
 }

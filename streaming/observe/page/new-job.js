@@ -4,11 +4,28 @@
 const form = byId("new-job").querySelector("form");
 const createButton = form.querySelector("[value=create]");
 let planned = null;
+const FORMATS = {
+  upsert: "upsert: each record is the row as it is now, by its key. For most readers: a table, a cache, a search index.",
+  debezium: "debezium: the row before and after, in Debezium's envelope. For readers that expect Debezium's events.",
+  change: "change: operation, row before and after, with the barriers among them. For readers that follow barriers, and for further services.",
+  append: "append: rows that have no key and never change. For an upstream of the same format.",
+};
+
+// What the form does not say by itself: where records and barriers go, and what a format is for.
+function explain() {
+  const { name, output, format } = form.elements;
+  const topic = output.value || name.value;
+  output.placeholder = name.value || "the job's name";
+  const barriers = format.value === "change" ? "among its records" : `in ${topic ? `${topic}.barriers` : "<output>.barriers"}`;
+  setText(byId("output-why"), `Left empty it is the job's name. It is made if it is not there; its barriers are ${barriers}.`);
+  setText(byId("format-why"), FORMATS[format.value]);
+}
 
 function declared() {
   const fields = new FormData(form);
   const job = {};
   for (const [name, value] of fields) if (name !== "columns" && value !== "") job[name] = value;
+  job.output ??= job.name;
   if ("rate_limit" in job) job.rate_limit = Number(job.rate_limit);
   const columns = fields.getAll("columns");
   if (columns.length !== status.columns.length) job.columns = columns;
@@ -55,12 +72,14 @@ byId("create").addEventListener("click", () => {
   byId("new-job-columns").replaceChildren(...boxes);
   createButton.disabled = true;
   say("");
+  explain();
   byId("new-job").showModal();
 });
 
 // A plan is that of the fields as they were.
 form.addEventListener("input", () => {
   createButton.disabled = true;
+  explain();
 });
 
 form.addEventListener("submit", async (event) => {

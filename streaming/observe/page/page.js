@@ -2,10 +2,14 @@
 "use strict";
 
 const EVERY_MS = 1000;
+const SAID_MS = 2000;
 const ANSWER_MS = 10_000; // an answer that takes longer is none
 const byId = (id) => document.getElementById(id);
 let status = null;
-let answered = null; // when, for people
+let past = []; // points of the last hour
+let happened = []; // and its events
+let answered = null; // when the service did, by its clock
+let ahead = 0; // of its clock to the one here
 let announced = "";
 
 const number = (value) => Math.round(value).toLocaleString("en");
@@ -28,8 +32,11 @@ const bytes = (count) => {
 const moment = (at) => {
   const when = new Date(1000 * at);
   const today = when.toDateString() === new Date().toDateString();
-  return today ? when.toLocaleTimeString("en-GB") : when.toLocaleString("en-GB");
+  const day = { day: "numeric", month: "short", ...(when.getFullYear() === new Date().getFullYear() ? {} : { year: "numeric" }) };
+  return today ? when.toLocaleTimeString("en-GB") : `${when.toLocaleDateString("en-GB", day)}, ${when.toLocaleTimeString("en-GB")}`;
 };
+
+const clockNow = () => Date.now() / 1000 + ahead;
 
 // Only what has changed is touched: a reader's place, a selection and a tooltip stay.
 function setText(element, text) {
@@ -39,7 +46,7 @@ function setText(element, text) {
 // The children of `place` are one for each key, in this order; what stays keeps its element, and the focus.
 function keep(place, keys, make) {
   const there = new Map([...place.children].map((child) => [child.dataset.key, child]));
-  const wanted = keys.map((key) => {
+  const wanted = [...keys].map((key) => {
     const child = there.get(String(key)) ?? make(key);
     child.dataset.key = key;
     return child;
@@ -118,16 +125,19 @@ function suspendedVerdict(now, { fault, since, times, joined, deletes_at }) {
 }
 
 // How the service ended before it was started, until its first batch.
-function endBefore({ kind, at, times, since, fault }) {
-  const names = { failed: "ended by an error", stopped: "was stopped", silent: "ended without a word (killed?)", suspended: "was suspended" };
+function endBefore({ words, at, times, since, fault }) {
   const again = times > 1 ? `, ${times} times in a row since ${moment(since)}` : "";
-  const why = fault === null ? "" : `: ${fault.code}${fault.where ? ` at ${fault.where}` : ""}: found ${fault.found}; next: ${fault.next_step}`;
-  return `It ${names[kind]} at ${moment(at)}${again}${why}.`;
+  const why = fault === null ? "" : `: ${fault.code}${fault.where ? ` at ${fault.where}` : ""}: found ${fault.found}; expected ${fault.expected}`;
+  return `The process before ${words} at ${moment(at)}${again}${why}.`;
 }
+
+// A start behind an error, which may well come again.
+const failedBefore = (now) => now.condition === "starting" && now.reason === null && Boolean(now.last_end?.fault);
 
 // The condition as one sentence, and the next step.
 function verdict(now) {
   if (now.condition === "suspended" && now.last_end?.fault) return suspendedVerdict(now, now.last_end);
+  if (failedBefore(now)) return [`Starting again. ${endBefore(now.last_end)}`, now.last_end.fault.next_step];
   const ready = now.ready ? "Ready" : "Not ready";
   const { reason } = now;
   if (reason) {
@@ -143,6 +153,9 @@ function verdict(now) {
 function showCondition(name, text, [sentence, next], isWrong, key, troubles = []) {
   byId("condition").className = `condition ${name.replaceAll(" ", "-")}`;
   setText(byId("condition"), text);
+  const isFine = name === "serving" && !isWrong;
+  byId("readiness").hidden = isFine && !troubles.length;
+  byId("what").hidden = isFine;
   byId("readiness").classList.toggle("wrong", isWrong);
   setText(byId("verdict"), sentence);
   setText(byId("next-step"), `Next: ${next}.`);
@@ -155,13 +168,17 @@ function showCondition(name, text, [sentence, next], isWrong, key, troubles = []
   byId("announced").textContent = [sentence, `Next: ${next}.`, ...troubles.map((each) => each.text)].join(" ");
 }
 
-function showStatus(now, history) {
-  const key = `${now.condition} ${now.ready} ${now.reason?.code}`;
-  showCondition(now.condition, now.condition, verdict(now), now.reason !== null, key, troublesOf(now));
+function showStatus(now, history, events) {
+  const key = `${now.condition} ${now.ready} ${now.reason?.code} ${now.last_end?.times}`;
+  showCondition(now.condition, now.condition, verdict(now), now.reason !== null || failedBefore(now), key, troublesOf(now));
   setText(byId("table"), now.table);
   setText(byId("upstream"), now.upstream);
-  setText(byId("version"), `version ${now.version}, ${now.owner}`);
-  byId("create").hidden = !now.can_steer;
+  setText(byId("version"), `version ${now.version}`);
+  showSentence(now);
+  showHour(events, now.now);
+  document.body.classList.remove("old");
+  byId("as-of").hidden = true;
+  byId("create").hidden = !now.can_steer || !now.jobs_known || now.condition === "suspended";
   byId("readonly").hidden = now.can_steer;
   const title = `${now.table}: ${now.condition}`;
   if (document.title !== title) document.title = title;
@@ -171,12 +188,44 @@ function showStatus(now, history) {
   showUpstream(now);
 }
 
+const WAYS = [
+  ["--skip-record", "Without the record:"],
+  ["--accept-log-reset", "The log began anew, and that is right:"],
+  ["", "Once the cause is repaired:"],
+];
+
+const commandMade = () => {
+  const row = document.createElement("p");
+  const copy = document.createElement("button");
+  Object.assign(copy, { type: "button", textContent: "Copy" });
+  const code = document.createElement("code");
+  const meaning = document.createElement("span");
+  row.append(meaning, code, copy);
+  copy.addEventListener("click", () => copyText(code, copy));
+  return row;
+};
+
+// Without the clipboard, which browsers give to secure pages alone, the text is selected, for Ctrl-C.
+async function copyText(code, button) {
+  try {
+    await navigator.clipboard.writeText(code.textContent);
+    setText(button, "Copied");
+  } catch {
+    window.getSelection().selectAllChildren(code);
+    setText(button, "Selected");
+  }
+  setTimeout(() => setText(button, "Copy"), SAID_MS);
+}
+
 // The commands that lead on from a suspended table, and buttons that do the same.
 function showWaysOn(now) {
   const { commands, skippable } = now.last_end ?? { commands: [], skippable: null };
-  const place = byId("ways-on");
-  place.hidden = now.condition !== "suspended";
-  keep(byId("commands"), commands, () => document.createElement("code")).forEach((code, index) => setText(code, commands[index]));
+  byId("ways-on").hidden = now.condition !== "suspended";
+  keep(byId("commands"), commands, commandMade).forEach((row, index) => {
+    setText(row.children[0], WAYS.find(([option]) => commands[index].includes(option))[1]);
+    setText(row.children[1], commands[index]);
+    row.lastElementChild.setAttribute("aria-label", `Copy ${commands[index]}`);
+  });
   const leaveOut = byId("leave-out");
   leaveOut.hidden = skippable === null || !now.can_steer;
   if (skippable !== null) setText(leaveOut, `Leave record ${skippable} out`);
@@ -206,17 +255,25 @@ async function showAway(problem) {
     await login(why);
     return;
   }
-  const since = answered ? `; the figures are those of ${answered.toLocaleTimeString("en-GB")}` : "";
+  const now = clockNow();
+  const since = answered === null ? "" : ` since ${moment(answered)}`;
   const next = "see whether its process runs, and how its log ends";
-  showCondition("unreachable", "the service does not answer", [`Not known: no answer${since}.`, next], true, "away");
+  showCondition("unreachable", "no answer", [`The service does not answer${since}.`, next], true, "away");
+  byId("ways-on").hidden = true;
+  if (answered === null) return;
+  document.body.classList.add("old");
+  setText(byId("as-of"), `All figures are as of ${moment(answered)}, ${seconds(now - answered)} ago.`);
+  byId("as-of").hidden = false;
+  showHour(happened, now, true);
 }
 
 async function refresh() {
   try {
-    const problem = await Promise.all([look("status"), look("history")]).then(
-      ([now, history]) => {
-        [status, answered] = [now, new Date()];
-        showStatus(now, history);
+    const problem = await Promise.all(["status", "history", "events"].map(look)).then(
+      ([now, history, events]) => {
+        [status, past, happened] = [now, history, events];
+        [answered, ahead] = [now.now, now.now - Date.now() / 1000];
+        showStatus(now, history, events);
         showJobs(now, history);
       },
       (refused) => refused,

@@ -16,6 +16,7 @@ from state.values.last_end import EndKind, FaultReport, LastEnd
 from streaming.protocol.batches import Batches
 from streaming.runtime.sign_of_life import is_recent, last_seen_ms
 from streaming.runtime.signals import Stopped
+from streaming.service.events import EventKind, ServiceEvent
 from streaming.service.suspended.decisions import Decisions
 from streaming.service.suspended.suspension import Suspension, is_table_fault
 from streaming.service.vitals import Vitals
@@ -49,20 +50,31 @@ class TableFaults:
         self.vitals.last_end = journal.end_since(batches.finished_epoch)
 
     def note_silence(self, former: str | None, storage: Storage) -> None:
-        """Write that the owner before ended without a word, unless it gave one, or lives, or there was none."""
+        """Note how the owner before ended; where it gave no word and doesn't live, write that."""
         assert self._state is not None
         journal, batches = self._state
         epoch = batches.finished_epoch
-        before = journal.end_since(epoch)
-        if former in (None, self.owner) or (before is not None and before.owner == former):
+        before, events = journal.end_since(epoch), self.vitals.events
+        if former in (None, self.owner):
+            return
+        if before is not None and before.owner == former:
+            events.note_end(before)
             return
         seen_ms = last_seen_ms(storage, former)
-        if seen_ms is None or is_recent(seen_ms):  # it ended by itself, or lives
+        if is_recent(seen_ms):
+            events.note(
+                ServiceEvent(
+                    now_ms() / 1_000, EventKind.TAKEN_OVER, f"from {former}, without a word of its end"
+                )
+            )
+            return
+        if seen_ms is None:  # it ended by itself
             return
         end = LastEnd(EndKind.SILENT, former, seen_ms, seen_ms, epoch)
         log.warning("ended_without_a_word", owner=former, seen_ms=seen_ms)
         self._write(journal, end)
         self.vitals.last_end = end
+        events.note_end(end)
 
     def suspends(self, error: BackfillError) -> bool:
         """True for an error that suspends the table."""

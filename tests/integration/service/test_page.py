@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from streaming.observe.wiring import observed
-from tests.kit.real import Stage
+from tests.kit.real import Run, Stage
 
 SetUp = Callable[..., Stage]
 TOKEN = "a token of the page"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 WITHIN_MS = 60_000
+PAUSED = re.compile(r"^paused at \d\d:\d\d:\d\d$")
+UP_TO_DATE = re.compile(r"^1 output, up to date \(.* s behind\)\.$")
 
 pytestmark = [
     pytest.mark.slow,
@@ -47,21 +51,40 @@ def opened(browser: Browser, address: str, *, width: int = 1100, scheme: str = "
     return page
 
 
+def create(page: Page, name: str, output: str) -> None:
+    """A job without one of the columns, checked first."""
+    page.get_by_role("button", name="New job").click()
+    page.get_by_label("Name").fill(name)
+    page.get_by_label("Output topic").fill(output)
+    page.get_by_label("note").uncheck()
+    page.get_by_label("Output topic").press("Enter")
+    expect(page.locator("#new-job-plan")).to_contain_text("Nothing is in its way", timeout=WITHIN_MS)
+    page.get_by_role("button", name="Create", exact=True).click()
+    expect(page.locator("#new-job-plan")).to_contain_text("sent", timeout=WITHIN_MS)
+    page.get_by_role("button", name="Close").click()
+
+
 def test_the_page_shows_a_backfill_halts_it_and_goes_on(
     set_up: SetUp, browser: Browser, tmp_path: Path
 ) -> None:
     stage = set_up({"name": "copy", "rate_limit": 20})
     for number in range(600):
         stage.upstream.put((number, "EU", None, None))
-    over = {"barriers": "inject", "barrier_interval": "100ms", "http": {"listen": "127.0.0.1:0"}}
+    over: dict[str, Any] = {
+        "barriers": "inject",
+        "barrier_interval": "100ms",
+        "http": {"listen": "127.0.0.1:0"},
+    }
     with stage.running(**over) as run, observed(run.service, TOKEN) as address:
         assert address is not None
         run.until(lambda: len(run.reports) > 2)
         page = opened(browser, address)
+        sentence, job = page.locator("#sentence"), page.get_by_role("row", name="copy").first
         expect(page.locator("#condition")).to_have_text("serving", timeout=WITHIN_MS)
-        job = page.locator("details.job")
-        expect(job.locator("[data-line]")).to_contain_text("backfilling", timeout=WITHIN_MS)
-        expect(job.locator("[data-lanes] .cell")).to_have_count(stage.upstream.table.vnode_count)
+        expect(sentence).to_contain_text("1 output, copy ", timeout=WITHIN_MS)
+        page.get_by_role("button", name="copy", exact=True).click()
+        expect(page.locator("[data-lanes] .cell")).to_have_count(stage.upstream.table.vnode_count)
+        page.locator("summary", has_text="Upstream").click()
         expect(page.locator("#partitions tbody tr")).to_have_count(stage.upstream.partitions)
         job.get_by_role("button", name="Pause").click()
         page.get_by_label("Token").fill("another")
@@ -70,29 +93,35 @@ def test_the_page_shows_a_backfill_halts_it_and_goes_on(
         page.complaints.clear()  # type: ignore[attr-defined]  # of that answer
         page.get_by_label("Token").fill(TOKEN)
         page.get_by_label("Token").press("Enter")
-        expect(job.locator("[data-line]")).to_contain_text("paused", timeout=WITHIN_MS)
+        expect(job.get_by_role("status")).to_have_text(PAUSED, timeout=WITHIN_MS)
+        expect(sentence).to_contain_text("copy paused at", timeout=WITHIN_MS)
+        expect(page.locator("#newest li").first).to_contain_text("requested: pause copy")
         assert run.reports[-1].outcome.jobs[0].paused
         page.reload()
         job.get_by_role("button", name="Resume").click()
-        expect(job.locator("[data-line]")).to_contain_text("backfilling", timeout=WITHIN_MS)
-        job.locator("[data-limit]").fill("")
-        job.get_by_role("button", name="Set limit").click()
+        expect(job.get_by_role("status")).to_contain_text("resumed at", timeout=WITHIN_MS)
+        page.get_by_role("button", name="copy", exact=True).click()
+        page.locator("[data-limit]").fill("")
+        page.get_by_role("button", name="Set limit").click()
         run.until(lambda: run.is_complete("copy"))
-        expect(job.locator("[data-line]")).to_contain_text("live", timeout=WITHIN_MS)
-        expect(job.get_by_role("progressbar")).to_have_attribute("aria-valuenow", "100")
-        page.get_by_role("button", name="New job").click()
-        page.get_by_label("Name").fill("second")
-        page.get_by_label("Output topic").fill(f"{stage.upstream.name}-second")
-        page.get_by_label("note").uncheck()
-        page.get_by_label("Output topic").press("Enter")
-        expect(page.locator("#new-job-plan")).to_contain_text("Nothing is in its way", timeout=WITHIN_MS)
-        page.get_by_role("button", name="Create", exact=True).click()
-        expect(page.locator("#new-job-plan")).to_contain_text("sent", timeout=WITHIN_MS)
-        page.get_by_role("button", name="Close").click()
+        expect(job).to_contain_text("live", timeout=WITHIN_MS)
+        expect(sentence).to_have_text(UP_TO_DATE, timeout=WITHIN_MS)
+        expect(page.locator("#newest li").first).to_contain_text("copy is complete")
+        second = f"{stage.upstream.name}-second"
+        create(page, "second", second)
         run.until(lambda: run.is_complete("second"))
-        expect(job).to_have_count(2)
+        expect(page.get_by_role("row", name="second").first).to_contain_text(second, timeout=WITHIN_MS)
         assert page.complaints == []  # type: ignore[attr-defined]
         narrow = opened(browser, address, width=360, scheme="dark")
-        expect(narrow.locator("details.job").first).to_be_visible(timeout=WITHIN_MS)
+        expect(narrow.locator("#sentence")).to_contain_text("2 outputs", timeout=WITHIN_MS)
         assert narrow.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    service = stage.service(**over)
+    service.owner = "the next process"
+    with observed(service, TOKEN) as address:
+        run = Run(service)
+        assert address is not None
+        page = opened(browser, address)
+        expect(page.locator(".hour")).to_contain_text("the process before was stopped", timeout=WITHIN_MS)
+        expect(page.locator("#sentence")).to_contain_text("2 outputs, all", timeout=WITHIN_MS)
+        run.stop()
     assert stage.verify().clean

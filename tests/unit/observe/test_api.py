@@ -17,9 +17,9 @@ from schemas.records import Add, Drop, Mutation, Pause, Resume, Throttle
 from state.values.progress import Completed, InProgress, Progress
 from streaming.kafka.topics import Watermarks
 from streaming.observe.api import build
+from streaming.observe.changes import JobEstimate, WayOn
 from streaming.observe.metrics import Metrics
 from streaming.observe.middleware import MAX_BODY_BYTES, ApiAuth
-from streaming.observe.models import JobEstimate, WayOn
 from streaming.observe.status_cache import StatusCache
 from streaming.service.vitals import Vitals
 from streaming.source.retention import Margin
@@ -311,7 +311,13 @@ def test_without_a_token_in_the_configuration_nothing_can_be_changed() -> None:
 def test_elsewhere_than_on_this_machine_looking_needs_the_token_too() -> None:
     app, *_ = application(is_local=False)
     with TestClient(app) as client:
-        for path in ("/api/v1/status", "/api/v1/history", "/metrics", "/api/v1/jobs/copy/vnodes"):
+        for path in (
+            "/api/v1/status",
+            "/api/v1/history",
+            "/api/v1/events",
+            "/metrics",
+            "/api/v1/jobs/copy/vnodes",
+        ):
             assert client.get(path).status_code == 401
         assert client.get("/api/v1/status", headers=WITH_TOKEN).status_code == 200
         assert client.get("/healthz").status_code == 200
@@ -329,7 +335,7 @@ def test_another_host_and_a_large_body_are_refused(served: tuple[TestClient, Req
 
 def test_the_page_loads_nothing_from_elsewhere(served: tuple[TestClient, Requests]) -> None:
     client, _ = served
-    scripts = ("page", "facts", "jobs", "charts", "new-job")
+    scripts = ("charts", "page", "sentence", "hour", "facts", "jobs", "new-job")
     kinds = {"/": "text/html", "/page.css": "text/css", **{f"/{name}.js": "javascript" for name in scripts}}
     for path, kind in kinds.items():
         answer = client.get(path)

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from streaming.observe.history import History, Span
+from streaming.observe.hour.history import History, Span
 
 
 def batch(at: float, elapsed_s: float, *, latency_s: float | None = 0.3, sent: int = 5) -> Span:
@@ -14,6 +14,7 @@ def batch(at: float, elapsed_s: float, *, latency_s: float | None = 0.3, sent: i
         at=at,
         elapsed_s=elapsed_s,
         latency_s=latency_s,
+        behind_s=1.0,
         batch_s=0.1,
         changes=10,
         rows={"copy": 100},

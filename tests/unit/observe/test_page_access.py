@@ -17,7 +17,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 WITHIN_MS = 60_000
 FOCUSED = """() => {
   const it = document.activeElement, style = getComputedStyle(it);
-  const name = it.ariaLabel ?? (it.querySelector("[data-name]") ?? it).textContent;
+  const name = it.ariaLabel ?? it.textContent;
   const isSeen = style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2;
   return it === document.body ? null : [name, isSeen];
 }"""
@@ -51,6 +51,7 @@ COUNT_NEWS = """() => {
   new MutationObserver(() => window.news.push(document.getElementById("announced").textContent))
     .observe(document.getElementById("announced"), { childList: true, characterData: true, subtree: true });
 }"""
+FOLDS = ("Upstream", "State", "Service")
 _ROLES = "button|textbox|checkbox|combobox|spinbutton|link|img|progressbar|region"
 NAMED, NAMELESS = (
     re.compile(rf"^ *- '?(?:{_ROLES}){end}", re.MULTILINE) for end in (r' "\w', r'(?! "\w).*$')
@@ -90,8 +91,14 @@ def opened(
     page.set_default_timeout(WITHIN_MS)
     page.goto(address)
     expect(page.locator("#condition")).to_have_text(condition, timeout=WITHIN_MS)
-    expect(page.locator("[data-lanes] .cell").first).to_be_visible(timeout=WITHIN_MS)
+    expect(page.locator("#jobs [data-row]").first).to_be_visible(timeout=WITHIN_MS)
     return page
+
+
+def unfold(page: Page, name: str) -> None:
+    """The details of a job, with its parts."""
+    page.get_by_role("button", name=name, exact=True).click()
+    expect(page.locator("[data-lanes] .cell").first).to_be_visible(timeout=WITHIN_MS)
 
 
 def stops(page: Page) -> list[tuple[str, bool]]:
@@ -109,9 +116,14 @@ def stops(page: Page) -> list[tuple[str, bool]]:
 def test_tab_comes_to_everything_in_the_order_of_the_page(browser: Browser, fed: FedPage) -> None:
     with fed.served() as address:
         page = opened(browser, address)
-        found = stops(page)
+        page.get_by_role("button", name="copy", exact=True).focus()
+        page.keyboard.press("Enter")
+        page.locator("body").click(position={"x": 1, "y": 1})
+        found = [
+            (name.partition(" ")[0] if name.startswith(FOLDS) else name, seen) for name, seen in stops(page)
+        ]
         of_copy = ["copy", "Pause copy", "limit of copy, rows per second", "Set limit of copy", "Drop copy"]
-        assert [name for name, _ in found] == ["New job", *of_copy, "large", "metrics", "API"]
+        assert [name for name, _ in found] == ["New job", *of_copy, "large", *FOLDS, "metrics", "API"]
         assert all(is_seen for _, is_seen in found)
         assert page.evaluate("[...document.querySelectorAll('[tabindex]')].every((it) => it.tabIndex === 0)")
         page.close()
@@ -120,13 +132,17 @@ def test_tab_comes_to_everything_in_the_order_of_the_page(browser: Browser, fed:
 def test_every_control_and_chart_has_a_name(browser: Browser, fed: FedPage) -> None:
     with fed.served() as address:
         page = opened(browser, address)
-        page.locator("summary").last.click()
+        unfold(page, "copy")
+        for fold in FOLDS:
+            page.locator("summary", has_text=fold).click()
         found = page.locator("main").aria_snapshot()
         page.get_by_role("button", name="New job").click()
         found += page.locator("#new-job").aria_snapshot()
         assert len(NAMED.findall(found)) > 25
         assert NAMELESS.findall(found) == []
-        chart = re.compile(r"seconds from injection to the outputs: now .* s, lowest .* s, highest .* s")
+        chart = re.compile(
+            r"seconds from injection to the outputs: now .* s, lowest .* s, highest .* s at .*"
+        )
         expect(page.locator("#latency svg")).to_have_accessible_name(chart)
         page.close()
 
@@ -138,7 +154,12 @@ def test_a_suspended_table_says_why_and_is_led_on_by_a_button(browser: Browser, 
         expect(page.locator("#verdict")).to_contain_text("5 times in a row: UNKNOWN_OP at up-2@207978")
         commands = page.locator("#commands code").all_text_contents()
         assert commands[0] == "backfill resume --table orders --skip-record 2@207978"
-        assert page.locator("#jobs details").count() == 2
+        page.get_by_role("button", name=f"Copy {commands[0]}").click()
+        copied = page.get_by_role("button", name=f"Copy {commands[0]}")
+        expect(copied).to_have_text(re.compile("Copied|Selected"), timeout=WITHIN_MS)
+        assert page.locator("#jobs tbody").count() == 2
+        expect(page.get_by_role("button", name="Pause copy")).to_be_hidden()
+        expect(page.get_by_role("button", name="New job")).to_be_hidden()
         page.get_by_role("button", name="Leave record 2@207978 out").click()
         page.get_by_label("Token").fill(TOKEN)
         page.keyboard.press("Enter")
@@ -155,6 +176,9 @@ def test_a_button_that_was_pressed_keeps_the_focus(browser: Browser, fed: FedPag
         page.get_by_label("Token").fill(TOKEN)
         page.keyboard.press("Enter")
         expect(page.get_by_role("button", name="Resume copy")).to_be_focused(timeout=WITHIN_MS)
+        said = page.get_by_role("row", name="copy").first.get_by_role("status")
+        expect(said).to_have_text(re.compile(r"^paused at \d\d:\d\d:\d\d$"), timeout=WITHIN_MS)
+        expect(page.locator("#newest li").first).to_contain_text("requested: pause copy")
         page.keyboard.press("Enter")
         expect(page.get_by_role("button", name="Pause copy")).to_be_focused(timeout=WITHIN_MS)
         page.close()
@@ -184,12 +208,15 @@ def test_a_screen_reader_announces_news_and_not_of_every_second(browser: Browser
 def test_what_is_amiss_beside_the_batches_stands_at_the_top(browser: Browser, fed: FedPage) -> None:
     with fed.served() as address:
         page = opened(browser, address)
+        expect(page.get_by_role("region", name="What is wrong")).to_be_hidden()
+        for fold in ("Upstream", "State"):
+            page.locator("summary", has_text=fold).click()
         state = page.locator("#state-facts")
         expect(state).to_contain_text("12 min")
         expect(state).to_contain_text("none is due")
         expect(state).to_contain_text("rows by key4.0 GiB")
         expect(page.locator("#source")).to_contain_text("in the topic, by this service, every 1.0 s")
-        expect(page.locator("#source")).to_contain_text("lag1,200 offsets")
+        expect(page.locator("#source")).to_contain_text("to read lag1,200 records")
         expect(page.locator("#source")).to_contain_text("unread kept for5 d 18 h")
         expect(page.locator("#troubles")).to_be_hidden()
         fed.maintenance = (replace(QUIET[0], running_s=8.0), *QUIET[1:])
@@ -200,10 +227,10 @@ def test_what_is_amiss_beside_the_batches_stands_at_the_top(browser: Browser, fe
         expect(shown.first).to_have_text(first, timeout=WITHIN_MS)
         expect(shown.last).to_contain_text("has 5.0 MiB left. Next: make room")
         expect(page.locator("#announced")).to_contain_text("The compaction fails")
-        page.locator("summary").last.click()
-        details = page.locator("details.job").last.locator("[data-terms]")
-        expect(details).to_contain_text("arrangement: the table from the replica")
-        expect(details).to_contain_text("debezium json, 4 partitions of large-orders")
+        page.get_by_role("button", name="large", exact=True).click()
+        details = page.locator("#jobs tbody").last.locator("[data-terms]")
+        expect(details).to_contain_text("arrangement: from the replica")
+        expect(details).to_contain_text("large-orders, 4 partitions, debezium json")
         expect(details).to_contain_text("in large-orders.barriers")
         page.close()
 
@@ -213,7 +240,8 @@ def test_text_is_easy_to_read_and_fits_a_narrow_screen(browser: Browser, fed: Fe
     fed.maintenance, fed.disk = (FAILING, *QUIET[1:]), replace_disk(free_bytes=5 << 20, is_low=True)
     with fed.served() as address:
         page = opened(browser, address, width=360, scheme=scheme)
-        page.locator("summary").last.click()
+        unfold(page, "copy")
+        page.locator("summary", has_text="Service").click()
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
         seen = [page.evaluate(PALE)]
         fed.now_s = 40.0
@@ -229,8 +257,9 @@ def test_text_is_easy_to_read_and_fits_a_narrow_screen(browser: Browser, fed: Fe
 def test_figures_of_a_service_that_is_away_are_said_to_be_old(browser: Browser, fed: FedPage) -> None:
     with fed.served() as address:
         page = opened(browser, address)
-    expect(page.locator("#condition")).to_have_text("the service does not answer", timeout=WITHIN_MS)
-    expect(page.locator("#verdict")).to_contain_text(re.compile(r"the figures are those of \d\d:\d\d:\d\d"))
+    expect(page.locator("#condition")).to_have_text("no answer", timeout=WITHIN_MS)
+    expect(page.locator("#as-of")).to_have_text(re.compile(r"All figures are as of \d\d:\d\d:\d\d, .* ago\."))
+    expect(page.locator("#strip")).to_have_accessible_name(re.compile("no answer"))
     expect(page.locator("#announced")).to_contain_text("Next: see whether its process runs")
     page.close()
 

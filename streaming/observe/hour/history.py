@@ -10,11 +10,12 @@ from streaming.observe.models import Point
 
 _RECENT, _RECENT_S = 600, 1.0
 _OLDER, _OLDER_S = 300, 10.0
+_HOUR_S = 3_600.0
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """One batch, or some one after another: counts are sums, `latency_s` and `batch_s` the longest.
+    """One batch, or some one after another: counts are sums, `latency_s`, `behind_s` and `batch_s` the longest.
 
     `at` is the end of the last one; counts of jobs leave out those without any.
     """
@@ -22,6 +23,7 @@ class Span:
     at: float
     elapsed_s: float
     latency_s: float | None
+    behind_s: float | None
     batch_s: float
     changes: int
     rows: Mapping[str, int]
@@ -29,11 +31,11 @@ class Span:
 
     def with_next(self, following: Span) -> Span:
         """Both in one."""
-        latencies = [each for each in (self.latency_s, following.latency_s) if each is not None]
         return Span(
             at=following.at,
             elapsed_s=self.elapsed_s + following.elapsed_s,
-            latency_s=max(latencies, default=None),
+            latency_s=_longer(self.latency_s, following.latency_s),
+            behind_s=_longer(self.behind_s, following.behind_s),
             batch_s=max(self.batch_s, following.batch_s),
             changes=self.changes + following.changes,
             rows=Counter(self.rows) + Counter(following.rows),
@@ -45,6 +47,7 @@ class Span:
         return Point(
             at=self.at,
             latency_s=self.latency_s,
+            behind_s=self.behind_s,
             batch_s=self.batch_s,
             changes_per_s=self.changes / self.elapsed_s,
             rows_per_s={name: rows / self.elapsed_s for name, rows in self.rows.items()},
@@ -68,6 +71,16 @@ class History:
     def points(self) -> list[Point]:
         """Oldest first."""
         return [span.point() for span in (*self._older, *self._recent)]
+
+    def most_behind(self, since: float, now: float) -> tuple[float, float] | None:
+        """The highest `behind_s` of the last hour, and its time, of spans after `since`."""
+        begin = max(since, now - _HOUR_S)
+        spans = (span for span in (*self._older, *self._recent) if span.at > begin)
+        return max(((span.behind_s, span.at) for span in spans if span.behind_s is not None), default=None)
+
+
+def _longer(one: float | None, other: float | None) -> float | None:
+    return max((each for each in (one, other) if each is not None), default=None)
 
 
 def _add(spans: deque[Span], span: Span, least_s: float) -> None:

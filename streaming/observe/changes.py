@@ -1,0 +1,96 @@
+"""Types of the API's requests that change something, and of their answers, in the OpenAPI description as `models`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from streaming.observe.models import ApiModel
+
+_MAX_LIMIT = 10**12
+
+
+def _whole(value: object) -> object:
+    """JSON knows one kind of number: 10.0 is a whole one."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Count = Annotated[int, Field(ge=1), BeforeValidator(_whole)]
+Rows = Annotated[int, Field(ge=0, le=_MAX_LIMIT), BeforeValidator(_whole)]
+
+
+class NewJob(BaseModel):
+    """A job, as below `jobs` in a configuration."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    name: str = Field(max_length=63)
+    output: str = Field(max_length=249)
+    columns: list[str] | None = None
+    filter: str | None = Field(None, max_length=16_384)
+    output_partitions: Count | None = None
+    rate_limit: Rows | None = None
+    latency_budget: str | None = None
+    replication_factor: Count | None = None
+    topic_config: dict[str, str] | None = None
+    allow_retention: bool | None = None
+    format: str | None = Field(None, max_length=63)
+    encoding: str | None = Field(None, max_length=63)
+    tombstones: bool | None = None
+    barrier_topic: str | None = Field(None, max_length=249)
+    read: str | None = Field(None, max_length=63)
+
+
+class Limit(BaseModel):
+    """Snapshot rows per second; null takes the limit away."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    rate_limit: Rows | None
+
+
+class Problem(ApiModel):
+    """An error: as on the command line."""
+
+    code: str
+    found: str
+    expected: str
+    next_step: str
+
+
+class WayOn(BaseModel):
+    """A decision on a suspended table."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    skip_records: list[Annotated[str, Field(pattern="^[0-9]{1,9}@[0-9]{1,18}$")]] = Field(
+        [],
+        description="Records to leave out if they are invalid, each as PARTITION@OFFSET.",
+        max_length=1_000,
+    )
+    accept_log_reset: bool = Field(False, description="Whether a database's log may begin anew once more.")
+    drop: str | None = Field(None, description="A job to drop first.", max_length=63)
+
+
+class JobEstimate(ApiModel):
+    """Estimate of what a job would read, send and take, as by `backfill plan`; nothing is started or changed."""
+
+    rows: int = Field(
+        description="Rows that it reads; with `read: topic` offsets, some of which hold no record."
+    )
+    kept_share: float | None = Field(
+        description="Of a sample, what its filter lets through; null without rows."
+    )
+    output_rows: int | None
+    output_bytes: int | None = Field(description="Keys and values, uncompressed.")
+    seconds: float | None = Field(description="At the least; null where it never ends, or nothing is known.")
+    output_partitions: int
+    columns: list[str]
+    form: str = Field(description="Format and encoding of the output, as in `debezium json`.")
+
+
+class Taken(ApiModel):
+    """A control request that is in the topic; it takes effect at the end of the batch that holds its barrier."""
+
+    wanted: str

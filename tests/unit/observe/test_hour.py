@@ -1,0 +1,154 @@
+"""The last hour of a service: what happened, how far outputs are behind, and figures that say since when."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from schemas.errors import Code
+from state.values.last_end import EndKind, LastEnd
+from state.values.plan import AlignedBarrier
+from state.values.progress import Completed, InProgress, Progress
+from streaming.core.health import HealthCondition
+from streaming.core.jobs import MutationReport
+from streaming.observe.models import JobStatus
+from streaming.service.events import EventKind, EventLog, ServiceEvent
+from tests.kit.fed_page import AWAY, FedPage, Shown
+from tests.kit.reports import barrier, job, report
+
+DONE: dict[int, Progress] = {number: Completed((9,), 75_000) for number in range(4)}
+
+
+def one_job(fed: FedPage) -> Shown:
+    """It reads its last rows at 20 s."""
+    progress: dict[int, Progress] = DONE if fed.now_s >= 20 else {**DONE, 3: InProgress((5,), 20)}
+    return (job("copy", start=fed.epoch_at(-1), paused=fed.paused),), {"copy": progress}, {"copy": 7}
+
+
+@pytest.fixture
+def fed() -> FedPage:
+    return FedPage(shown=one_job)
+
+
+def batches(fed: FedPage, until_s: float) -> None:
+    while fed.now_s < until_s:
+        fed.now_s += 1.0
+        fed.batch()
+
+
+def copy_of(fed: FedPage) -> JobStatus:
+    (copy,) = fed.cache.status().jobs
+    return copy
+
+
+def kinds(fed: FedPage) -> list[tuple[EventKind, HealthCondition | None, str | None]]:
+    return [(each.kind, each.condition, each.code) for each in fed.cache.events()]
+
+
+def test_an_output_is_behind_from_its_completion_on_and_the_worst_is_kept_with_its_time(fed: FedPage) -> None:
+    batches(fed, 19)
+    assert (copy_of(fed).behind_s, copy_of(fed).worst_behind_s) == (None, None)
+    batches(fed, 40)
+    live = copy_of(fed)
+    assert live.phase_since == fed.begin_s + 20
+    assert live.behind_s == pytest.approx(0.25, abs=0.01)
+    assert live.worst_behind_s == pytest.approx(1.25, abs=0.01)
+    fed.now_s = 50.0
+    assert copy_of(fed).behind_s == copy_of(fed).worst_behind_s == pytest.approx(10.25, abs=0.01)
+    assert copy_of(fed).worst_behind_at == fed.wall_s
+    fed.batch()
+    batches(fed, 70)
+    assert copy_of(fed).worst_behind_s == pytest.approx(10.25, abs=0.01)
+    assert copy_of(fed).worst_behind_at == fed.begin_s + 50
+    fed.now_s = 50.0 + 3_601
+    fed.batch()
+    batches(fed, fed.now_s + 3_601)
+    assert copy_of(fed).worst_behind_s == pytest.approx(1.25, abs=0.01)
+
+
+def test_figures_that_are_not_known_now_are_null(fed: FedPage) -> None:
+    batches(fed, 15)
+    going = copy_of(fed)
+    assert going.sent_per_s == pytest.approx(14)
+    assert going.done_at is None or going.done_at > fed.wall_s
+    assert fed.cache.status().latency.p99_s == pytest.approx(0.25, abs=0.01)
+    fed.cache.interrupted()
+    fed.cache.vitals.interrupted(AWAY)
+    assert (copy_of(fed).rows_per_s, copy_of(fed).sent_per_s, copy_of(fed).done_at) == (None, None, None)
+    fed.now_s += 61
+    status = fed.cache.status()
+    assert (status.latency.p99_s, status.changes_per_s) == (None, None)
+    assert status.look_age_s == 61
+
+
+def test_records_count_from_a_start_or_a_job_s_creation(fed: FedPage) -> None:
+    fed.restore()
+    fed.now_s = 5.0
+    fed.batch()
+    copy = copy_of(fed)
+    assert (copy.sent, copy.sent_since) == (14, fed.begin_s)
+    assert copy.phase_since is None  # the start has found it so
+    fed.shown = lambda fed: ((job("copy", start=fed.epoch_at(9)),), {"copy": DONE}, {"copy": 1})
+    fed.now_s = 10.0
+    fed.batch()
+    again = copy_of(fed)
+    assert (again.sent, again.sent_since, again.phase_since) == (2, fed.begin_s + 10, fed.begin_s + 10)
+
+
+def test_jobs_are_known_once_a_start_has_read_the_state(fed: FedPage) -> None:
+    assert not fed.cache.status().jobs_known
+    fed.restore()
+    assert fed.cache.status().jobs_known
+    assert copy_of(fed).name == "copy"
+
+
+def test_conditions_requests_and_completion_are_events_in_their_order(fed: FedPage) -> None:
+    batches(fed, 1)
+    fed.reports = (
+        MutationReport(0, "pause copy"),
+        MutationReport(0, "drop x: no such job", Code.JOB_UNKNOWN),
+    )
+    batches(fed, 20)
+    fed.now_s += 1
+    fed.cache.vitals.interrupted(AWAY)
+    fed.now_s += 8
+    fed.batch()
+    serving = (EventKind.CONDITION, HealthCondition.SERVING, None)
+    assert kinds(fed) == [
+        (EventKind.STARTED, HealthCondition.STARTING, None),
+        serving,
+        (EventKind.REQUEST, None, None),
+        (EventKind.REQUEST, None, "JOB_UNKNOWN"),
+        (EventKind.COMPLETED, None, None),
+        (EventKind.CONDITION, HealthCondition.DEGRADED, "BROKER_UNREACHABLE"),
+        serving,
+    ]
+    assert [each.at - fed.begin_s for each in fed.cache.events()] == pytest.approx([0, 1, 2, 2, 20, 21, 29])
+
+
+def test_an_hour_is_kept_in_bounded_memory_with_the_last_end_and_the_condition_before_it() -> None:
+    events = EventLog()
+    events.note_end(LastEnd(EndKind.FAILED, "me", 1_000, 1_000, 1))
+    events.note(ServiceEvent(2.0, EventKind.STARTED, ""))
+    for at in range(3, 20_000):
+        events.note_condition(float(at), HealthCondition.SERVING, None)
+        events.note(ServiceEvent(float(at), EventKind.REQUEST, "pause copy"))
+    assert 400 < len(events.since_an_hour(20_000.0)) < 600
+    later = events.since_an_hour(30_000.0)
+    assert [(each.kind, each.at) for each in later] == [
+        (EventKind.ENDED, 1.0),
+        (EventKind.STARTED, 2.0),
+        (EventKind.CONDITION, 19_999.0),
+    ]
+    assert later[0].text == "ended by an error"
+
+
+def test_a_point_has_the_longest_delay_of_the_barriers_that_came_at_once(fed: FedPage) -> None:
+    """Barriers that waited for a start come in one batch, and each counts."""
+    batches(fed, 1)
+    last = report((job("copy"),), {"copy": DONE}, at_ms=round((fed.wall_s - 1) * 1_000))
+    waited = [AlignedBarrier(barrier(round((fed.wall_s + ago) * 1_000)), (9, 9)) for ago in (-40, -20, -1)]
+    fed.now_s += 1
+    fed.cache.note(replace(last, plan=replace(last.plan, barriers=tuple(waited))))
+    assert fed.cache.history()[-1].latency_s == fed.cache.status().latency.p99_s
