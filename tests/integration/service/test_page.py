@@ -70,7 +70,11 @@ def test_the_page_shows_a_backfill_halts_it_and_goes_on(
     stage = set_up({"name": "copy", "rate_limit": 20})
     for number in range(600):
         stage.upstream.put((number, "EU", None, None))
-    over: dict[str, Any] = {"barriers": "inject", "barrier_interval": "100ms", "http": {"listen": "127.0.0.1:0"}}
+    over: dict[str, Any] = {
+        "barriers": "inject",
+        "barrier_interval": "100ms",
+        "http": {"listen": "127.0.0.1:0"},
+    }
     with stage.running(**over) as run, observed(run.service, TOKEN) as address:
         assert address is not None
         run.until(lambda: len(run.reports) > 2)
