@@ -238,7 +238,7 @@ class Status(ApiModel):
     ready: bool = Field(description="Whether barriers come out, as `/readyz` tells.")
     step: str | None = Field(description="The step of the start under way; null from its end on.")
     reason: Reason | None = Field(description="What is wrong and what to do; null if nothing is.")
-    jobs_known: bool = Field(description="Whether `jobs` are the state's; false until a start has read it.")
+    jobs_known: bool = Field(description="False while a start has not found any: before its first batch.")
     last_end: EndStatus | None = Field(
         description="How it ended last: while it is suspended, and after a start until a batch is done."
     )

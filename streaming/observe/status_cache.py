@@ -183,7 +183,7 @@ class StatusCache:
                 ready=health.ready,
                 step=self.vitals.step,
                 reason=_shown(Reason, health.reason),
-                jobs_known=state is not None,
+                jobs_known=self._has_batch or bool(self._jobs),
                 last_end=self._last_end(),
                 batch_age_s=self.vitals.idle_s(),
                 look_age_s=self.vitals.look_age_s(),

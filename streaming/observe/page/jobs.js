@@ -195,7 +195,7 @@ function showJobs(now, history) {
   table.hidden = !names.length;
   byId("no-jobs").hidden = names.length > 0;
   const how = now.can_steer ? "New job makes the first one." : "The command backfill create makes the first one.";
-  setText(byId("no-jobs"), now.jobs_known ? `None yet. ${how}` : "Not known yet: the state is not read.");
+  setText(byId("no-jobs"), now.jobs_known ? `None yet. ${how}` : "Not known yet: no batch has ended.");
 }
 
 // Not of what is folded. Without an answer the job was dropped a moment ago, or the next request has it.

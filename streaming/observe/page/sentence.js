@@ -53,7 +53,7 @@ function startText(now) {
 // Pieces of the sentence; a list of one is a name.
 function sentenceOf(now) {
   const begin = startText(now);
-  if (!now.jobs_known) return [begin || "The state is not read yet."];
+  if (!now.jobs_known) return [begin || "No batch has ended yet."];
   if (!now.jobs.length) return [`${begin}No outputs yet.`];
   const live = now.jobs.filter((job) => job.phase === "live");
   const others = now.jobs.filter((job) => job.phase !== "live");

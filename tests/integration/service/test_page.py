@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -64,9 +63,7 @@ def create(page: Page, name: str, output: str) -> None:
     page.get_by_role("button", name="Close").click()
 
 
-def test_the_page_shows_a_backfill_halts_it_and_goes_on(
-    set_up: SetUp, browser: Browser, tmp_path: Path
-) -> None:
+def test_the_page_shows_a_backfill_halts_it_and_goes_on(set_up: SetUp, browser: Browser) -> None:
     stage = set_up({"name": "copy", "rate_limit": 20})
     for number in range(600):
         stage.upstream.put((number, "EU", None, None))

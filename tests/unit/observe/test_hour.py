@@ -152,3 +152,12 @@ def test_a_point_has_the_longest_delay_of_the_barriers_that_came_at_once(fed: Fe
     fed.now_s += 1
     fed.cache.note(replace(last, plan=replace(last.plan, barriers=tuple(waited))))
     assert fed.cache.history()[-1].latency_s == fed.cache.status().latency.p99_s
+
+
+def test_a_start_that_has_found_no_job_does_not_say_that_there_are_none(fed: FedPage) -> None:
+    fed.shown = lambda _: ((), {}, {})
+    fed.restore()
+    assert not fed.cache.status().jobs_known
+    fed.now_s = 1.0
+    fed.batch()
+    assert fed.cache.status().jobs_known
