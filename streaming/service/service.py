@@ -81,9 +81,10 @@ class Service:
     `on_batch` is called after each batch from the stream's thread, and must be quick. `on_serving` is called by the
     thread of `run` when start-up is over, again after trouble that passed: from then on an exception in that thread
     would leave a batch half done, and `stop` is the way to end. `on_part` is called after each part of a long interval,
-    `on_copied` after parts of the table that the state starts from. `on_trouble` gets what interrupted it or suspended
-    the table. `observers` get reports and troubles before that. `take_over`: from a successor that lives, too, with
-    `refuses_living` only from a dead owner (`presence`). `spark` waits for the session.
+    `on_copied` after parts of the table that the state starts from. `on_trouble` gets what interrupted it or
+    suspended the table. `observers` get reports and troubles before that. `take_over`: from a successor that lives,
+    too, with `refuses_living` only from a dead owner (`presence`). `accept_log_reset`: once for each log and partition.
+    `spark` waits for the session; what comes before a start needs it is done meanwhile.
     """
 
     config: ServiceConfig
@@ -102,6 +103,7 @@ class Service:
     refuses_living: bool = False
     accept_log_reset: bool = False
     owner: str = field(default_factory=owner)
+    """This instance, for the error of an instance that it fences."""
     compaction_least_rows: int = COMPACTION_LEAST_ROWS
     late_s: float | None = None
     """Seconds without a batch until the service is late; None: as the barriers' interval determines."""
@@ -207,7 +209,6 @@ class Service:
             owned = startup.take_over(storage, journal, upstream)
             self._faults.owns(journal, owned.batches)
             self._faults.note_silence(former, storage)
-            Observers(self.observers).starts_from(owned.batches.state_at_barrier)
             self.vitals.start = str(owned.start) if isinstance(owned.start, TopicStart) else None
             restart_policy.begins()
             guard = UpstreamGuard(self.kafka, upstream, storage.root, owned.source.gaps)
@@ -216,6 +217,7 @@ class Service:
             except BackfillError as fault:
                 if restart_policy.may_pass(fault) or not self._faults.suspends(fault):
                     raise
+                Observers(self.observers).starts_from(owned.batches.state_at_barrier)
                 self._report_trouble(fault)
                 return self._faults.await_decision(fault, guard)
         return False

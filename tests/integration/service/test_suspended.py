@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from schemas.errors import Code, Fenced
+from schemas.errors import BackfillError, Code, Fenced
 from schemas.records import Add, Drop, Mutation
 from state.journal import Journal
 from state.storage import Storage
 from state.values.last_end import EndKind, LastEnd
 from streaming.control.client import send_suspended
 from streaming.core.health import HealthCondition
+from streaming.protocol.report import BatchReport, StateAtBarrier
 from streaming.source.barriers.injecting.suspended_requests import (
     DropAndTryAgain,
     EndProcess,
@@ -29,6 +30,22 @@ SetUp = Callable[..., Stage]
 
 def row(number: int) -> tuple[Any, ...]:
     return (number, "EU", None, f"n{number}")
+
+
+class Found:
+    """Observer that keeps the last state that a start has found."""
+
+    def __init__(self) -> None:
+        self.state: StateAtBarrier | None = None
+
+    def starts_from(self, state: StateAtBarrier) -> None:
+        self.state = state
+
+    def batch(self, report: BatchReport) -> None:
+        """Nothing."""
+
+    def trouble(self, problem: BackfillError) -> None:
+        """Nothing."""
 
 
 def ask(stage: Stage, action: SuspendedAction) -> None:
@@ -85,9 +102,14 @@ def test_a_bad_record_suspends_the_table_until_it_is_left_out(set_up: SetUp) -> 
     # 2. Stopped and started again: the same fault, with the old beginning.
     run.stop()
     assert last_end(stage).kind is EndKind.SUSPENDED
-    run = Run(stage.service(on_table_fault="suspend"))
+    service, found = stage.service(on_table_fault="suspend"), Found()
+    service.observers = (found,)
+    run = Run(service)
     third = await_suspended(stage, run, times=3)
     assert third.since_ms == first.since_ms
+    assert found.state is not None
+    assert [job.name for job in found.state.jobs] == ["rows", "more"]
+    assert found.state.epoch > 0
     # 3. It goes on without the record, and meets the next fault.
     bad.append(upstream.send(0, upstream.keys.encode((2,)), b""))
     upstream.barrier()
