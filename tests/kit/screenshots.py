@@ -6,12 +6,11 @@ One job that is complete, one that is paused on its way, 300 changes a second, a
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 import tempfile
 from pathlib import Path
 
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 from schemas.table import declare
 from streaming.broker.embedded import EmbeddedBroker
@@ -19,6 +18,7 @@ from streaming.events.generator import ChangeGenerator, ChangeMix
 from streaming.events.sender import ChangeSender, LiveLoad, produce_rows
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import create_topic
+from tests.kit.chromium import CHROMIUM, chromium
 from tests.kit.process import Process
 
 TABLE = {
@@ -33,13 +33,12 @@ _WITHIN_MS = 300_000
 
 
 def main(folder: Path) -> int:
-    program = shutil.which("chromium") or shutil.which("chromium-browser")
-    if program is None:
+    if CHROMIUM is None:
         sys.stderr.write(
             "There is no Chromium on this machine: install it, or look at the page by yourself.\n"
         )
         return 1
-    with EmbeddedBroker() as broker, tempfile.TemporaryDirectory() as work, sync_playwright() as playwright:
+    with EmbeddedBroker() as broker, tempfile.TemporaryDirectory() as work:
         kafka = KafkaSettings(broker.bootstrap)
         create_topic(kafka, "orders", 4)
         generator = ChangeGenerator(declare(TABLE))
@@ -50,7 +49,7 @@ def main(folder: Path) -> int:
             with changes:
                 service.await_event("page")
                 address = service.events("page")[0]["address"]
-                with playwright.chromium.launch(executable_path=program, args=["--no-sandbox"]) as browser:
+                with chromium() as browser:
                     _take(browser, address, folder)
         finally:
             service.kill()

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 from streaming.observe.wiring import observed
+from tests.kit.chromium import chromium, needs_chromium
 from tests.kit.real import Run, Stage
 
 SetUp = Callable[..., Stage]
 TOKEN = "a token of the page"
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 WITHIN_MS = 60_000
 PAUSED = re.compile(r"^paused at \d\d:\d\d:\d\d$")
 SECOND = re.compile(r"^\W*second ")
@@ -24,16 +23,14 @@ UP_TO_DATE = re.compile(r"^1 output, up to date \(.* s behind\)\.$")
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(600),  # a dozen looks, each of which may take a minute
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine"),
+    needs_chromium,
 ]
 
 
 @pytest.fixture
 def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+    with chromium() as browser:
         yield browser
-        browser.close()
 
 
 def opened(browser: Browser, address: str, *, width: int = 1100, scheme: str = "light") -> Page:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 from streaming.observe.models import DiskStatus
+from tests.kit.chromium import chromium, needs_chromium
 from tests.kit.fed_page import AWAY, DISK, QUIET, TOKEN, FedPage
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 WITHIN_MS = 60_000
 FOCUSED = """() => {
   const it = document.activeElement, style = getComputedStyle(it);
@@ -62,16 +61,14 @@ FAILING = replace(
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine"),
+    needs_chromium,
 ]
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+    with chromium() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture
