@@ -24,15 +24,23 @@ Row = tuple[Any, ...]
 RecordId = tuple[int, int]
 """Partition and offset of a record of the upstream."""
 
-_RECORD = re.compile(r"([0-9]{1,9})@([0-9]{1,18})")
+RECORD_PATTERN = r"[0-9]{1,9}@[0-9]{1,18}"
+"""PARTITION@OFFSET, by which errors and options name a record."""
+_LOCATION = re.compile(rf"(?:.*-)?({RECORD_PATTERN})")
 
 
 def record_from_text(text: str) -> RecordId:
-    """The record of PARTITION@OFFSET, as errors name it. Raises: ValueError."""
-    found = _RECORD.fullmatch(text)
-    if found is None:
+    """The record of PARTITION@OFFSET. Raises: ValueError."""
+    if re.fullmatch(RECORD_PATTERN, text) is None:
         raise ValueError("no PARTITION@OFFSET")
-    return int(found[1]), int(found[2])
+    partition, _, offset = text.partition("@")
+    return int(partition), int(offset)
+
+
+def record_at(location: str | None) -> str | None:
+    """PARTITION@OFFSET of a record's location in an error, as in `orders-2@1047`; None of any other location."""
+    found = None if location is None else _LOCATION.fullmatch(location)
+    return None if found is None else found[1]
 
 
 class Op(IntEnum):

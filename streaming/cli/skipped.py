@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from schemas.errors import Code, ConfigError, InputError
-from schemas.records import RecordId, record_from_text
+from schemas.records import RecordId, record_at, record_from_text
 
 
 def places(texts: Iterable[str] | None) -> frozenset[RecordId]:
@@ -15,12 +15,10 @@ def places(texts: Iterable[str] | None) -> frozenset[RecordId]:
 
 def with_option(error: InputError, topic: str) -> InputError:
     """The error of a reader that meets an invalid record of `topic`, with the option that leaves it out here, too."""
-    place = (error.where or "").removeprefix(f"{topic}-")
-    try:
-        record_from_text(place)
-    except ValueError:
+    record = record_at(error.where)
+    if record is None or error.where not in (record, f"{topic}-{record}"):
         return error
-    option = f"if the service has left it out: --skip-record {place}"
+    option = f"if the service has left it out: --skip-record {record}"
     return type(error)(error.code, **error.texts | {"next_step": f"{error.next_step}; {option}"})
 
 

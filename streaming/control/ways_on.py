@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from contextlib import suppress
 
 from schemas.errors import Code
-from schemas.records import record_from_text
+from schemas.records import record_at
 from state.values.last_end import FaultReport
 
 _SKIP = "--skip-record"
@@ -14,13 +13,7 @@ _SKIP = "--skip-record"
 
 def skippable(fault: FaultReport) -> str | None:
     """The record, PARTITION@OFFSET, that may be left out; None for a fault that is not about one record."""
-    if fault.where is None or _SKIP not in fault.next_step:
-        return None
-    record = fault.where.rpartition("-")[2]
-    with suppress(ValueError):
-        record_from_text(record)
-        return record
-    return None
+    return record_at(fault.where) if _SKIP in fault.next_step else None
 
 
 def ways_on(fault: FaultReport, table: str) -> tuple[str, ...]:

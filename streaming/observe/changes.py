@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from schemas.records import RECORD_PATTERN
 from streaming.observe.models import ApiModel
 
 _MAX_LIMIT = 10**12
@@ -64,7 +65,7 @@ class WayOn(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    skip_records: list[Annotated[str, Field(pattern="^[0-9]{1,9}@[0-9]{1,18}$")]] = Field(
+    skip_records: list[Annotated[str, Field(pattern=f"^{RECORD_PATTERN}$")]] = Field(
         [],
         description="Records to leave out if they are invalid, each as PARTITION@OFFSET.",
         max_length=1_000,

@@ -82,7 +82,7 @@ class KilledService:
             assert process.end() == status, process.lines[-5:]
 
     def last_end(self) -> LastEnd:
-        """How the service ended last, as the state has it."""
+        """The last end of the service that the state has."""
         config = load(self.file)
         end = Journal(Storage(str(config.state)), config.table).last_end
         assert end is not None

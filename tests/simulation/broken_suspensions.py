@@ -31,12 +31,14 @@ class KeepsDecisionsInMemory(Batches):
 
 
 class LeavesOutAll(Suspending):
-    """From a fault that came again on, every record of a process counts as named."""
+    """From the first repeated fault on, every record of a process counts as named."""
 
     def bad_records(self) -> BadRecords:
         """As its base until then."""
-        came_again = any(end.times > 1 for end in self.ends)
-        return BadRecords("up", self.arrivals.changelog.faulty if came_again else self.decisions.skip_records)
+        is_repeated = any(end.times > 1 for end in self.ends)
+        return BadRecords(
+            "up", self.arrivals.changelog.faulty if is_repeated else self.decisions.skip_records
+        )
 
 
 class DropsAgain(Decisions):
@@ -60,7 +62,7 @@ class ReadsFromTheBeginning(Suspension):
 
 
 class CountsAnew(Suspension):
-    """A fault that comes again is taken for a first one."""
+    """A repeated fault is taken for a first one."""
 
     def begin(self, journal: Journal, fault: BackfillError, epoch: int) -> LastEnd:
         end = super().begin(journal, fault, epoch)

@@ -144,7 +144,7 @@ _SUSPENDED: dict[str, type[Suspending]] = {
     "requests that were acted on are found again": _suspending(
         suspension_type=suspended.ReadsFromTheBeginning
     ),
-    "a fault that comes again is counted anew": _suspending(suspension_type=suspended.CountsAnew),
+    "a repeated fault is counted anew": _suspending(suspension_type=suspended.CountsAnew),
     "an end that was asked for is found again": _suspending(suspension_type=suspended.EndsAgain),
 }
 

@@ -1,4 +1,4 @@
-"""What must be so of a table that was suspended, beside what is so of every table.
+"""Laws of a table that was suspended, beside those of every table.
 
 ends        each end repeats the one before, with its beginning and counted, or is the first by another fault; a fault
             that was decided on does not come back; what was asked before is not found again

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import chain
 
 from schemas.errors import InputError
-from schemas.records import Add, Change, Op
+from schemas.records import Add, Change, Op, record_at, record_from_text
 from state.journal import Journal
 from state.values.last_end import LastEnd
 from streaming.protocol.bad_records import BadRecords
@@ -99,9 +99,9 @@ class Suspending(Instance):
         """The request that leaves the record out."""
         self.scheduler.step("the operator looks")
         assert end.fault is not None
-        assert end.fault.where is not None
-        record = tuple(map(int, end.fault.where.rpartition("-")[2].split("@")))
-        return TryAgain(frozenset({(record[0], record[1])}))
+        record = record_at(end.fault.where)
+        assert record is not None
+        return TryAgain(frozenset({record_from_text(record)}))
 
     def _is_decided(self) -> bool:
         return self.topic.end() > self.suspension.next_offset

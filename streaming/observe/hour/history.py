@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from streaming.observe.models import Point
+from streaming.service.events import HOUR_S
 
 _RECENT, _RECENT_S = 600, 1.0
 _OLDER, _OLDER_S = 300, 10.0
-_HOUR_S = 3_600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class History:
 
     def most_behind(self, since: float, now: float) -> tuple[float, float] | None:
         """The highest `behind_s` of the last hour, and its time, of spans after `since`."""
-        begin = max(since, now - _HOUR_S)
+        begin = max(since, now - HOUR_S)
         spans = (span for span in (*self._older, *self._recent) if span.at > begin)
         return max(((span.behind_s, span.at) for span in spans if span.behind_s is not None), default=None)
 

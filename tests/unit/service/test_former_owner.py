@@ -1,4 +1,4 @@
-"""What a start finds of the owner before it: its own word, none, or that nobody can know."""
+"""Events of a start about the owner before it: its own word, none, or that nobody can know."""
 
 from __future__ import annotations
 
