@@ -103,9 +103,9 @@ KEYS = {
     "columns": (
         "",
         f"Name: type; types are `{' '.join(TYPE_NAMES)}`. Or name: a mapping with `type`, and what records have "
-        "otherwise: `field`, its name there, any text; `time`, `decimal` and `unsigned`, its "
-        "[units](debezium.md#units-by-column); `fill: null`, for a column that "
-        "[records may lack](formats.md#columns-that-no-record-has).",
+        "otherwise: `field`, its name there, any text, or a list, of which the first that a record has counts; `time`, "
+        "`decimal` and `unsigned`, its [units](debezium.md#units-by-column); `fill`, its value in rows whose "
+        "[records lack it](formats.md#columns-that-no-record-has).",
     ),
     "primary_key": (
         "",
@@ -153,6 +153,12 @@ def declare(
     # What has a fault of its own is a column all the same.
     unread = set(given) if isinstance(given, Mapping) else set(key)
     faults += _key_faults(key, distribution, {column.name: column.type for column in declared}, unread)
+    faults += [
+        f"primary_key column {column.name} has {'a fill' if column.fill is not None else 'several fields'}: a key has "
+        "its columns in each record, under one name"
+        for column in declared
+        if column.name in key and (column.fill is not None or column.aliases)
+    ]
     vnode_count = declaration.get("vnode_count", DEFAULT_VNODE_COUNT)
     if type(vnode_count) is not int or not MIN_VNODE_COUNT <= vnode_count <= MAX_VNODE_COUNT:
         limits = f"{MIN_VNODE_COUNT}..{MAX_VNODE_COUNT}"

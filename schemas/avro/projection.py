@@ -19,25 +19,31 @@ from schemas.avro.writers.meanings import MisfitError, Schema, unwrapped
 from schemas.json.values import SubMicros
 from schemas.kinds.columns import IDENTIFIER
 from schemas.table import Column
+from schemas.types import Value
 
 _RECORD, _UNREAD = "backfill.Record", "_bf_unread"
+_Chosen = tuple[str, Schema, Schema]
+"""The name that a field gets, and its schema as it is written and as it is read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Projection:
     """A plan for reading records of one schema as rows of some columns. Columns without a cell are null.
 
-    `parts` are the fields that are records in turn, by name; those that are always null are none.
+    `parts` are the fields that are records in turn, by name; those that are always null are none. `fills` are the
+    values of columns that the schema lacks, by name, but those that are null.
     """
 
     cells: tuple[Cell, ...]
     writer: Schema
     reader: Schema
     parts: Mapping[str, Projection] = field(default_factory=dict)
+    fills: Mapping[str, Value] = field(default_factory=dict)
 
     def row(self, raw: Mapping[str, Any]) -> dict[str, Any]:
         """The row of plain values, by column, and for each part a row in turn, or None. Raises: CellError."""
-        row = {cell.column.name: cell.value(raw[plain_name(cell.column.name)]) for cell in self.cells}
+        row = dict(self.fills)
+        row |= {cell.column.name: cell.value(raw[plain_name(cell.column.name)]) for cell in self.cells}
         for name, part in self.parts.items():
             row[name] = None if raw[name] is None else part.row(raw[name])
         return row
@@ -77,26 +83,34 @@ def of_record(
 ) -> Projection:
     """The fields of a record that are named as columns, letter by letter. `exact`: it has these fields and no other.
 
+    Of several names of a column the first one that the record has counts.
     `parts` says of fields that are records how each is read. `name` is for a record that becomes a field of another
     one, see `plain_record`. Raises: MisfitError.
     """
     fields = fields_of(schema)
     if exact and sorted(fields) != sorted(column.name for column in columns):
         raise MisfitError("a record with other fields than the key columns")
-    found = [cell_of(column, fields[column.name], sub_micros) for column in columns if column.name in fields]
-    cells = tuple(cell for cell in found if cell is not None)
+    chosen, fills = dict[str, _Chosen](), dict[str, Value]()
+    cells = list[Cell]()
+    for column in columns:
+        named = next((each for each in column.names_in_records if each in fields), None)
+        if named is None:
+            fills |= {} if column.fill is None else {column.name: column.fill}
+        elif (cell := cell_of(column, fields[named], sub_micros)) is not None:
+            cells.append(cell)
+            chosen[named] = column.name, cell.plain, cell.plain
     if exact and len(cells) != len(columns):
         raise MisfitError("a key column that is always null")
-    chosen = {cell.column.name: (cell.plain, cell.plain) for cell in cells}
     inner = {
         part: project(record)
         for part, project in (parts or {}).items()
         if (record := _record_in(fields.get(part, "null"), part)) is not None
     }
     for part, found_part in inner.items():
-        chosen[part] = _in_place(fields[part], found_part.writer), _in_place(fields[part], found_part.reader)
+        both = (_in_place(fields[part], each) for each in (found_part.writer, found_part.reader))
+        chosen[part] = part, *both
     writer, reader = plain_record(schema, chosen, name=name)
-    return Projection(cells, writer, reader, inner)
+    return Projection(tuple(cells), writer, reader, inner, fills)
 
 
 def fields_of(schema: Schema) -> dict[str, Schema]:
@@ -140,24 +154,21 @@ def of_value(schema: Schema, column: Column) -> Projection:
 
 
 def plain_record(
-    schema: Schema, chosen: Mapping[str, tuple[Schema, Schema]], *, name: str = _RECORD
+    schema: Schema, chosen: Mapping[str, _Chosen], *, name: str = _RECORD
 ) -> tuple[Schema, Schema]:
-    """The writer's and the reader's schema of a record whose chosen fields are read, each as these two say.
+    """The writer's and the reader's schema of a record whose chosen fields are read, each under the name that it gets.
 
     They may be such pairs for records in turn, each made with a `name` of its own.
     """
     skipped = _Skipped(name)
-    writer = [
-        {"name": plain_name(field["name"]), "type": chosen[field["name"]][0]}
-        if field["name"] in chosen
-        else {"name": f"{_UNREAD}{number}", "type": skipped.plain(field["type"])}
-        for number, field in enumerate(schema["fields"])
-    ]
-    reader = [
-        {"name": plain_name(field["name"]), "type": chosen[field["name"]][1]}
-        for field in schema["fields"]
-        if field["name"] in chosen
-    ]
+    writer, reader = list[dict[str, Schema]](), list[dict[str, Schema]]()
+    for number, each in enumerate(schema["fields"]):
+        if each["name"] not in chosen:
+            writer.append({"name": f"{_UNREAD}{number}", "type": skipped.plain(each["type"])})
+            continue
+        named, written, read = chosen[each["name"]]
+        writer.append({"name": plain_name(named), "type": written})
+        reader.append({"name": plain_name(named), "type": read})
     halves = ({"type": "record", "name": name, "fields": fields} for fields in (writer, reader))
     first, second = map(named_once, halves)
     return first, second

@@ -195,7 +195,7 @@ class Format(BaseModel):
 
     @property
     def column_keys(self) -> frozenset[str]:
-        """The names of those of a column's keys `field`, `time`, `decimal` and `unsigned` that are read."""
+        """The names of those of a column's keys `field`, `time`, `decimal`, `unsigned` and `fill` that are read."""
         return frozenset()
 
     def misfit_of_columns(self, table: TableSchema) -> str | None:

@@ -46,7 +46,7 @@ class UpsertFormat(RegistryFormat):
 
     def deleted_field_beside(self, columns: Sequence[Column]) -> str | None:
         """The field that says that a row is deleted; None where that is a column, but for one that was chosen."""
-        is_column = any(column.in_records.name == self.deleted_field for column in columns)
+        is_column = any(self.deleted_field in column.names_in_records for column in columns)
         return None if is_column and "deleted_field" not in self.model_fields_set else self.deleted_field
 
     @property

@@ -35,7 +35,7 @@ class RegistryFormat(UpstreamFormat):
 
     @property
     def column_keys(self) -> frozenset[str]:
-        return frozenset(["field", "unsigned"])
+        return frozenset(["field", "unsigned", "fill"])
 
     @property
     def schemas_by_id(self) -> Schemas:

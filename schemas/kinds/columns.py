@@ -9,7 +9,8 @@ from dataclasses import field as dataclass_field
 from typing import Any, Literal, cast
 
 from schemas.faults import nearest
-from schemas.types import ColumnType, TypeName
+from schemas.kinds.fills import fill_literal, fill_of
+from schemas.types import ColumnType, TypeName, Value
 
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 RESERVED_PREFIX = "_bf_"
@@ -42,12 +43,14 @@ _UNSIGNED_DIGITS = 20
 class Column:
     """A column; `nullable` is false exactly for the primary key's.
 
-    `field` is its name in records of the upstream, None: its own name. `time`, `decimal` and `unsigned` say what its
-    values mean there; None: the upstream's format says it. Only readers of the upstream may use these four: state
-    and outputs have the column's name and value alone.
+    `field` is its name in records of the upstream, None: its own name; `aliases` are further names, each for records
+    that have none of those before. `time`, `decimal` and `unsigned` say what its values mean there; None: the
+    upstream's format says it. Only readers of the upstream may use these and `fill`: state and outputs have the
+    column's name and value alone.
 
-    `has_fill`: records may lack the column, which is null then; without it a column that no record has is an error. It
-    is no part of what a state is of, so that it may come and go.
+    `fill` is the column's value where a record's schema, or a record without one, has none of its names. `has_fill`:
+    records may lack the column; without it a column that no record has is an error. It is no part of what a state is
+    of, so that `fill: null` may come and go.
     """
 
     name: str
@@ -57,21 +60,30 @@ class Column:
     time: ColumnTime | None = None
     decimal: ColumnDecimal | None = None
     unsigned: Unsigned | None = None
+    aliases: tuple[str, ...] = ()
+    fill: Value = None
     has_fill: bool = dataclass_field(default=False, compare=False)
 
     @property
     def in_records(self) -> Column:
-        """The column under its name in records of the upstream."""
+        """The column under its first name in records of the upstream."""
         return self if self.field is None else replace(self, name=self.field, field=None)
 
     @property
-    def keys_in_records(self) -> dict[str, str]:
-        """The given ones of `field`, `time`, `decimal` and `unsigned`."""
-        given = {"field": self.field, "time": self.time, "decimal": self.decimal, "unsigned": self.unsigned}
+    def names_in_records(self) -> tuple[str, ...]:
+        """Its names in records of the upstream; the first one that a record has counts."""
+        return (self.name if self.field is None else self.field, *self.aliases)
+
+    @property
+    def keys_in_records(self) -> dict[str, Any]:
+        """The given ones of `field`, `time`, `decimal`, `unsigned` and `fill`, but `fill: null`."""
+        field = [*self.names_in_records] if self.aliases else self.field
+        given: dict[str, Any] = {"field": field, "time": self.time, "decimal": self.decimal}
+        given |= {"unsigned": self.unsigned, "fill": fill_literal(self.fill)}
         return {key: value for key, value in given.items() if value is not None}
 
     @property
-    def declared(self) -> str | dict[str, str]:
+    def declared(self) -> str | dict[str, Any]:
         """The column as a declaration has it: its type, or a mapping."""
         more = self.keys_in_records
         return {"type": str(self.type), **more} if more else str(self.type)
@@ -105,7 +117,7 @@ def declared_columns(declared: object, faults: list[str]) -> list[Column]:
                 faults.append(f"column {name}: {error}")
     if len({column.name.lower() for column in columns}) != len(columns):
         faults.append("two column names differ only in case")  # Spark and Delta treat them as one
-    fields = [column.in_records.name for column in columns]
+    fields = [name for column in columns for name in column.names_in_records]
     faults += [
         f"two columns are read from {name!r}" for name in sorted(set(fields)) if fields.count(name) > 1
     ]
@@ -120,13 +132,11 @@ def _column(name: str, given: object) -> Column:
     if unknown:
         raise ValueError(f"unknown key {unknown[0]!r}{nearest(unknown[0], _COLUMN_KEYS)}")
     kind = ColumnType.parse(str(given.get("type", "")))
-    if given.get("fill") is not None:
-        raise ValueError(f"fill {given['fill']!r} is not null, which is what a row without the column has")
-    field = given.get("field")
-    if field is not None and not (
-        isinstance(field, str) and 0 < len(field) <= _MAX_FIELD and _is_text(field)
-    ):
-        raise ValueError(f"field {field!r} is no text of 1 to {_MAX_FIELD} characters")
+    field, *aliases = _names_in_records(name, given.get("field"))
+    try:
+        fill = fill_of(given.get("fill"), kind)
+    except ValueError as expected:
+        raise ValueError(f"fill {given['fill']!r} is not {expected}") from None
     for key, kinds in _UNITS.items():
         if (value := given.get(key)) is None:
             continue
@@ -142,7 +152,20 @@ def _column(name: str, given: object) -> Column:
     # `field: <its own name>` is the same declaration as none.
     units = {key: cast("Any", given.get(key)) for key in _UNITS}
     named = None if field == name else field
-    return Column(name, kind, nullable=True, field=named, **units, has_fill="fill" in given)
+    more = {"aliases": tuple(aliases), "fill": fill, "has_fill": "fill" in given}
+    return Column(name, kind, nullable=True, field=named, **units, **more)
+
+
+def _names_in_records(name: str, field: object) -> list[str]:
+    """The names of a `field`, which has one or a list of them. Raises: ValueError."""
+    if field is None:
+        return [name]
+    names = list[str]()
+    for each in field if isinstance(field, list) and field else [field]:
+        if not (isinstance(each, str) and 0 < len(each) <= _MAX_FIELD and _is_text(each)):
+            raise ValueError(f"field {each!r} is no text of 1 to {_MAX_FIELD} characters")
+        names.append(each)
+    return names
 
 
 def _is_text(name: str) -> bool:

@@ -309,9 +309,9 @@ def test_a_row_within_another_record_is_read_by_the_same_pieces() -> None:
         half["name"]: of_record(half["type"][1], TABLE.columns, name=f"backfill.{half['name'].title()}")
         for half in envelope["fields"][:2]
     }
-    chosen = {name: (["null", half.writer], ["null", half.reader]) for name, half in halves.items()} | {
-        "op": ("string", "string"),
-        "ok": (BOOLEAN_BYTE, BOOLEAN_BYTE),
+    chosen = {name: (name, ["null", half.writer], ["null", half.reader]) for name, half in halves.items()} | {
+        "op": ("op", "string", "string"),
+        "ok": ("ok", BOOLEAN_BYTE, BOOLEAN_BYTE),
     }
     writer, reader = map(fastavro.parse_schema, plain_record(envelope, chosen))
     value = {"before": None, "after": {**ROW, "done": True}, "ok": False, "op": "u"}

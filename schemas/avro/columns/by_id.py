@@ -29,7 +29,7 @@ class RegisteredColumns:
     """Reads keys or values, each by the schema that it names, as structs of the type `kind`.
 
     Its fields are the columns of the projections, in any order, and for each part a struct of the part's in turn. What
-    a writer's schema does not have is null.
+    a writer's schema does not have is its fill, or null.
     """
 
     def __init__(self, schemas: Schemas, project: Project, kind: pa.StructType) -> None:
@@ -93,6 +93,8 @@ def _rows(
         else:
             pass_over(cursor, schema, named)
     count = len(cursor.at)
+    for column, fill in projection.fills.items():
+        found[column] = pa.repeat(pa.scalar(fill, kind.field(column).type), count)
     arrays = [
         found[each.name].cast(each.type) if each.name in found else pa.nulls(count, each.type)
         for each in kind

@@ -25,7 +25,6 @@ from schemas.json.debezium_values import DebeziumValues
 from schemas.json.parsing.field_schemas import NO_SCHEMAS
 from schemas.json.parsing.tokens import Fields, JsonError, Kind, Token
 from schemas.table import Column
-from schemas.types import Value
 
 FORM = "a change event in JSON"
 _LONGS = range(-(2**63), 2**63)
@@ -43,13 +42,12 @@ class JsonEvents(JsonReader):
         super().__init__(kind, JsonHalf("a value", FORM), Frames[Shape]("after"))
 
     def shape(self, schemas: Schemas) -> Shape | None:
-        if not can_be_typed([*self._columns.by_name]):
+        if not can_be_typed(self._columns.names):
             return None
         try:
-            cells = self._columns.cells(schemas)
+            row = RowShape(row_type(self._columns.columns), self._columns.fields(schemas))
         except JsonError:
             return None
-        row = RowShape(row_type(self._columns.columns), list(self._columns.by_name), cells)
         return EventShape(self.kind, row, self._images, transactions=self._transactions)
 
     def slowly(self, text: str) -> Slow:
@@ -69,20 +67,15 @@ class JsonEvents(JsonReader):
         event["source"] = self._source(source) if "source" in envelope else None
         try:
             for name in self._images:
-                event[name] = self._columns_of(envelope[name], schemas) if name in envelope else None
+                row = envelope.get(name)
+                event[name] = None if row is None else self._columns.row(fields_in(row), schemas)
         except JsonError as reason:
             rows = {
-                name: dict.fromkeys(self._columns.by_name) if name in envelope else None
+                name: {each.name: None for each in self._columns.columns} if name in envelope else None
                 for name in self._images
             }
             return Slow({**event, **rows}, late=reason)
         return Slow(event)
-
-    def _columns_of(self, token: Token, schemas: Schemas) -> dict[str, Value]:
-        tokens = dict(fields_in(token))
-        return self._columns.row(
-            [(name, tokens[name]) for name in self._columns.by_name if name in tokens], schemas
-        )
 
     def _source(self, source: Mapping[str, Token]) -> dict[str, Any]:
         """The fields that positions are made of; None for those of another type, as other connectors have them."""

@@ -25,6 +25,7 @@ from schemas.codec.results import Flags, ReadStructs, Rows, flags_of, taken
 from schemas.errors import Code, InputError
 from schemas.json.parsing.field_schemas import FieldSchema
 from schemas.json.parsing.tokens import JsonError
+from schemas.types import Value
 
 _AT_ONCE = 4_096
 """Records that are decoded before their values become arrays: more would not stay in the CPU's cache."""
@@ -162,6 +163,22 @@ class JsonReader(ABC):
         return {row: self._half.error(reason) for row, reason in reasons.items()}
 
 
+class JsonField(NamedTuple):
+    """A column in objects: its names there, of which the first one that an object has counts, and its values' form.
+
+    `fill` is its value where an object has none of them.
+    """
+
+    names: tuple[str, ...]
+    cell: JsonCell
+    fill: Value = None
+
+    @property
+    def is_plain(self) -> bool:
+        """True where a missing field is the same as one that is null."""
+        return len(self.names) == 1 and self.fill is None
+
+
 class RowShape:
     """Rows of columns, each in one form. `exact`: objects have these fields, none of them null, and no other.
 
@@ -171,16 +188,25 @@ class RowShape:
     def __init__(
         self,
         kind: pa.StructType,
-        names: Sequence[str],
-        cells: Sequence[JsonCell],
+        columns: Sequence[JsonField],
         *,
         exact: bool = False,
         unless: Sequence[str] = (),
     ) -> None:
-        self._cells, self._kind, self._exact, self._unless = cells, kind, exact, bool(unless)
-        names = [*names, *unless]
-        kinds = [*(cell.kind for cell in cells), *(msgspec.Raw for _ in unless)]
-        fields = [_field(index, each, exact=exact) for index, each in enumerate(kinds)]
+        self._columns, self._kind, self._exact, self._unless = columns, kind, exact, bool(unless)
+        fields, names = list[Any](), list[str]()
+        self._get = list[list[Callable[[Any], Any]]]()
+        for column in columns:
+            places = range(len(names), len(names) + len(column.names))
+            fields += [
+                _field(place, column.cell.kind, exact=exact, told=not column.is_plain) for place in places
+            ]
+            names += column.names
+            self._get.append([attrgetter(f"c{place}") for place in places])
+        for name in unless:
+            self._get.append([attrgetter(f"c{len(names)}")])
+            fields.append(_field(len(names), msgspec.Raw, exact=False, told=False))
+            names.append(name)
         self.type = msgspec.defstruct(
             "Row",
             fields,
@@ -189,17 +215,17 @@ class RowShape:
             gc=False,
         )
         self.decode = msgspec.json.Decoder(self.type).decode
-        self._get = [attrgetter(f"c{index}") for index in range(len(names))]
 
     def structs(self, decoded: Sequence[Any]) -> tuple[pa.StructArray, Flags]:
         unusual = np.zeros(len(decoded), np.bool_)
         if self._unless:
-            one, other = (list(map(len, map(get, decoded))) for get in self._get[-2:])
+            one, other = (list(map(len, map(get, decoded))) for [get] in self._get[-2:])
             if any(one) and any(other):
                 unusual |= np.logical_and(one, other)
         arrays = []
-        for cell, get, kind in zip(self._cells, self._get, self._kind, strict=False):
-            array, odd = finished(cell, list(map(get, decoded)), kind.type)
+        for column, gets, kind in zip(self._columns, self._get, self._kind, strict=False):
+            found = [list(map(get, decoded)) for get in gets]
+            array, odd = _plain(column, found[0], kind) if column.is_plain else _told(column, found, kind)
             arrays.append(array)
             if odd is not None:
                 unusual |= odd
@@ -208,16 +234,43 @@ class RowShape:
         return pa.StructArray.from_arrays(arrays, fields=list(self._kind)), unusual
 
 
+def _plain(column: JsonField, values: Sequence[Any], kind: pa.Field) -> tuple[pa.Array, Flags | None]:
+    return finished(column.cell, values, kind.type)
+
+
+def _told(column: JsonField, found: Sequence[Sequence[Any]], kind: pa.Field) -> tuple[pa.Array, Flags | None]:
+    """The values by the first of a column's names that each object has, and the fill of those that have none."""
+    values = list(found[0])
+    for more in found[1:]:
+        values = [each if _is_there(each) else other for each, other in zip(values, more, strict=True)]
+    is_there = [_is_there(each) for each in values]
+    if all(is_there):
+        return finished(column.cell, values, kind.type)
+    nothing = msgspec.Raw() if column.cell.kind is msgspec.Raw else None
+    array, odd = finished(column.cell, [each if _is_there(each) else nothing for each in values], kind.type)
+    if column.fill is not None:
+        array = pc.if_else(pa.array(is_there), array, pa.scalar(column.fill, kind.type))
+    return array, odd
+
+
+def _is_there(value: Any) -> bool:
+    """True for the value of a field that an object has, of which null is one."""
+    return value is not msgspec.UNSET and not (isinstance(value, msgspec.Raw) and not len(value))
+
+
 def can_be_typed(names: Sequence[str]) -> bool:
     """True if a typed decoder can have fields of these names: JSON has other ways to write the rest."""
     return not any(char in '"\\' or char < " " for name in names for char in name)
 
 
-def _field(index: int, kind: Any, *, exact: bool) -> tuple[str, Any] | tuple[str, Any, Any]:
+def _field(index: int, kind: Any, *, exact: bool, told: bool) -> tuple[str, Any] | tuple[str, Any, Any]:
+    """A field of a struct. `told`: one that is missing is told from one that is null."""
     name = f"c{index}"
+    if exact:
+        return name, kind
     if kind is msgspec.Raw:
-        return (name, kind) if exact else (name, kind, msgspec.Raw())
-    return (name, kind) if exact else (name, kind, None)
+        return name, kind, msgspec.Raw()
+    return (name, kind | msgspec.UnsetType, msgspec.UNSET) if told else (name, kind, None)
 
 
 def finished(cell: JsonCell, values: Sequence[Any], kind: pa.DataType) -> tuple[pa.Array, Flags | None]:

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from schemas.codec.json.cells import JsonCell, json_cell
 from schemas.codec.json.frames import FRAME_PARTS, FRAMED, Frames, is_frame, unframed
 from schemas.codec.json.reader import (
+    JsonField,
     JsonHalf,
     JsonReader,
     RowShape,
@@ -47,31 +48,36 @@ class ColumnForms:
         self, columns: Sequence[Column], sub_micros: SubMicros, settings: DebeziumValues | None = None
     ) -> None:
         self.columns, self._sub_micros = tuple(columns), sub_micros
-        self.by_name = {column.name: column for column in columns}
+        self.names = [name for column in columns for name in column.names_in_records]
         self._settings = settings
 
-    def cells(self, schemas: Schemas) -> list[JsonCell]:
-        """The typed cells of the columns. Raises: JsonError(SCHEMA_INCOMPATIBLE)."""
-        cuts = self._sub_micros == "truncate"
-        return [json_cell(each, self._form(each, schemas), cuts=cuts) for each in self.columns]
+    def fields(self, schemas: Schemas) -> list[JsonField]:
+        """The typed fields of the columns. Raises: JsonError(SCHEMA_INCOMPATIBLE)."""
+        cuts, found = self._sub_micros == "truncate", []
+        for each in self.columns:
+            names, fill = _told_by(each, schemas)
+            cell = json_cell(each, self._form(each, schemas.get(names[0], UNDESCRIBED)), cuts=cuts)
+            found.append(JsonField(names, cell, fill))
+        return found
 
-    def value(self, column: Column, token: Token, schemas: Schemas) -> Value:
+    def value(self, column: Column, token: Token, schema: FieldSchema = UNDESCRIBED) -> Value:
         """The value of a column. Raises: JsonError."""
-        return read_by(reader_of(self._form(column, schemas), column, self._sub_micros), token, column)
+        return read_by(reader_of(self._form(column, schema), column, self._sub_micros), token, column)
 
     def row(self, fields: Fields, schemas: Schemas) -> dict[str, Value]:
-        """The values of an object by column, None for what it lacks; other fields are ignored. Raises: JsonError.
+        """The values of an object by column, the fill of what it lacks; other fields are ignored. Raises: JsonError.
 
         Of a name that comes twice the last value counts, as it does to the typed decoder.
         """
-        row: dict[str, Value] = dict.fromkeys(self.by_name)
-        for name, token in dict(fields).items():
-            if (column := self.by_name.get(name)) is not None:
-                row[name] = self.value(column, token, schemas)
+        row, tokens = dict[str, Value](), dict(fields)
+        for column in self.columns:
+            names, fill = _told_by(column, schemas)
+            name = next((each for each in names if each in tokens), None)
+            schema = schemas.get(name or "", UNDESCRIBED)
+            row[column.name] = fill if name is None else self.value(column, tokens[name], schema)
         return row
 
-    def _form(self, column: Column, schemas: Schemas) -> ValueForm:
-        schema = schemas.get(column.name, UNDESCRIBED)
+    def _form(self, column: Column, schema: FieldSchema) -> ValueForm:
         if self._settings is not None:
             return self._settings.for_column(column).form_of(column, schema)
         if schema.meaning is None and schema.fault is None:
@@ -79,6 +85,14 @@ class ColumnForms:
         return (
             DebeziumValues("adaptive", "precise", self._sub_micros).for_column(column).form_of(column, schema)
         )
+
+
+def _told_by(column: Column, schemas: Schemas) -> tuple[tuple[str, ...], Value]:
+    """The names under which records with these schemas may have a column, and its value where none is there."""
+    names = column.names_in_records
+    described = next((name for name in names if name in schemas), None)
+    # A field that the schema has, and the payload lacks, is null.
+    return (names, column.fill) if described is None else ((described,), None)
 
 
 class JsonRows(JsonReader):
@@ -92,24 +106,22 @@ class JsonRows(JsonReader):
     ) -> None:
         self._columns = ColumnForms(columns, sub_micros)
         self._deleted_field = deleted_field
-        self._has_frames = not set(FRAME_PARTS) & self._columns.by_name.keys()
+        self._has_frames = set(FRAME_PARTS).isdisjoint(self._columns.names)
         kind = upsert_type(self._columns.columns, has_deletes=deleted_field is not None)
         super().__init__(kind, A_VALUE, Frames[Shape]() if self._has_frames else None)
 
     def shape(self, schemas: Schemas) -> Shape | None:
-        if self._deleted_field in self._columns.by_name or not can_be_typed(
-            [*self._columns.by_name, self._deleted_field or ""]
-        ):
+        deleted, names = self._deleted_field, self._columns.names
+        if deleted in names or not can_be_typed([*names, deleted or ""]):
             return None
         try:
-            cells = self._columns.cells(schemas)
+            fields = self._columns.fields(schemas)
         except JsonError:
             return None
-        names = list(self._columns.by_name)
-        if self._deleted_field is not None:
-            cells, names = [*cells, _DELETED], [*names, self._deleted_field]
-        parts = [] if set(names) & set(FRAME_PARTS) or schemas or not self._has_frames else FRAME_PARTS
-        return RowShape(self.kind, names, cells, unless=parts)
+        if deleted is not None:
+            fields.append(JsonField((deleted,), _DELETED))
+        parts = [] if deleted in FRAME_PARTS or schemas or not self._has_frames else FRAME_PARTS
+        return RowShape(self.kind, fields, unless=parts)
 
     def slowly(self, text: str) -> Slow:
         fields: Fields | None = read_object(text)
@@ -136,16 +148,16 @@ class JsonKeys(JsonReader):
         half: JsonHalf = A_KEY,
     ) -> None:
         self._columns = ColumnForms(key_columns, sub_micros, settings)
-        self._quoted = [f'"{name}"' for name in self._columns.by_name]
+        self._quoted = [f'"{name}"' for name in self._columns.names]
         self._settings = settings
-        may_be_framed = settings is not None or not set(FRAME_PARTS) & self._columns.by_name.keys()
+        may_be_framed = settings is not None or set(FRAME_PARTS).isdisjoint(self._columns.names)
         super().__init__(row_type(key_columns), half, Frames[Shape]() if may_be_framed else None)
 
     def shape(self, schemas: Schemas) -> Shape | None:
-        if not can_be_typed([*self._columns.by_name]):
+        if not can_be_typed(self._columns.names):
             return None
         try:
-            return RowShape(self.kind, list(self._columns.by_name), self._columns.cells(schemas), exact=True)
+            return RowShape(self.kind, self._columns.fields(schemas), exact=True)
         except JsonError:
             return None
 
@@ -162,12 +174,9 @@ class JsonKeys(JsonReader):
         is_framed = text.startswith(FRAMED) if self._settings is not None else is_frame(fields or [])
         if is_framed and self._frames is not None:
             fields, schemas = unframed(fields or [], None)
-        if sorted(name for name, _ in fields or ()) != sorted(self._columns.by_name):
+        if sorted(name for name, _ in fields or ()) != sorted(self._columns.names):
             raise JsonError("other fields than the key columns", Code.KEY_MISMATCH)
-        tokens = dict(fields or ())
-        columns = self._columns.columns
-        row = {each.name: self._columns.value(each, tokens[each.name], schemas) for each in columns}
-        return Slow(_without_nulls(row))
+        return Slow(_without_nulls(self._columns.row(fields or [], schemas)))
 
 
 class JsonValueKeys(JsonReader):
@@ -179,7 +188,7 @@ class JsonValueKeys(JsonReader):
         super().__init__(row_type([column]), A_KEY, None)
 
     def shape(self, schemas: Schemas) -> Shape | None:
-        [cell] = self._columns.cells(schemas)
+        [(_, cell, _)] = self._columns.fields(schemas)
         if self._plain_text and cell.kind is msgspec.Raw:
             cell = json_cell(self._column, ValueForm(Meaning.DIGITS), cuts=False)
         return ValueShape(self.kind, cell, plain=self._plain_text)
@@ -192,14 +201,14 @@ class JsonValueKeys(JsonReader):
         return usual
 
     def slowly(self, text: str) -> Slow:
-        schemas: Mapping[str, FieldSchema] = NO_SCHEMAS
+        schema = UNDESCRIBED
         token = plain_token(text, self._column) if self._plain_text else read_value(text)
         if token.kind is Kind.NESTED:
             if token.fields is None or not self._has_frames or not is_frame(token.fields):
                 raise JsonError("an object or a list")
             parts = dict(fields_in(token))
-            token, schemas = parts["payload"], {self._column.name: value_schema(parts["schema"])}
-        return Slow(_without_nulls({self._column.name: self._columns.value(self._column, token, schemas)}))
+            token, schema = parts["payload"], value_schema(parts["schema"])
+        return Slow(_without_nulls({self._column.name: self._columns.value(self._column, token, schema)}))
 
 
 class ValueShape:

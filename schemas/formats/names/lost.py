@@ -36,15 +36,15 @@ class FieldHistory:
 
     def __post_init__(self) -> None:
         key = frozenset(self.table.primary_key)
-        self._names = {each.in_records.name: each for each in self.table.columns if each.name not in key}
-        self._declared = frozenset(each.in_records.name for each in self.table.columns)
+        self._columns = [each for each in self.table.columns if each.name not in key]
+        self._by_name = {name: each.name for each in self.table.columns for name in each.names_in_records}
 
     def add(self, names: Iterable[str]) -> None:
         """Add the names of the next row."""
         self.rows += 1
         for name in names:
-            if name in self._declared:
-                self._last[name] = self.rows
+            if (column := self._by_name.get(name)) is not None:
+                self._last[column] = self.rows
             elif name not in self._undeclared:
                 self._more |= len(self._undeclared) >= MOST_UNDECLARED
                 if not self._more:
@@ -53,10 +53,10 @@ class FieldHistory:
     def seen(self) -> FieldsSeen:
         """The current state."""
         gone = [
-            (each.name, name in self._last)
-            for name, each in self._names.items()
-            if self.rows - self._last.get(name, 0) >= LOST_AFTER
-            and not (each.has_fill and name not in self._last)
+            (each.name, each.name in self._last)
+            for each in self._columns
+            if self.rows - self._last.get(each.name, 0) >= LOST_AFTER
+            and not (each.has_fill and each.name not in self._last)
         ]
         return FieldsSeen(
             self.rows,

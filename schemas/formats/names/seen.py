@@ -34,6 +34,9 @@ class SeenNames:
     def _of_key(self) -> frozenset[str]:
         return frozenset(column.in_records.name for column in self.table.key_columns)
 
+    def _has(self, column: Column) -> bool:
+        return not self.names.keys().isdisjoint(column.names_in_records)
+
     def add(self, names: frozenset[str]) -> None:
         """Add the names of one row."""
         if names <= self._of_key:
@@ -47,13 +50,13 @@ class SeenNames:
         return tuple(
             column
             for column in self.table.columns
-            if column.in_records.name not in self.names and column.in_records.name not in self._of_key
+            if not self._has(column) and column.in_records.name not in self._of_key
         )
 
     @property
     def undeclared(self) -> tuple[str, ...]:
         """The names that are no column's."""
-        own = {column.in_records.name for column in self.table.columns}
+        own = {name for column in self.table.columns for name in column.names_in_records}
         return tuple(name for name in self.names if name not in own)
 
 

@@ -105,7 +105,7 @@ class RecordForm:
 
     def deleted_field_of(self, columns: Sequence[Column]) -> str | None:
         """The field by which a value deletes its row; None where that is a column, unless it was chosen."""
-        is_column = any((column.field or column.name) == self.deleted_field for column in columns)
+        is_column = any(self.deleted_field in column.names_in_records for column in columns)
         return None if is_column and not self.is_deleted_field_chosen else self.deleted_field
 
 

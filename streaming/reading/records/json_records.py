@@ -48,10 +48,16 @@ _SCHEMA, _PAYLOAD = '{"schema":', ',"payload":'
 
 
 class RowPlan(NamedTuple):
-    """The readers of columns under one schema, and by index the columns that it makes unreadable."""
+    """The readers of columns under one schema, and by index the columns that it makes unreadable.
+
+    `names` are those of columns that have another name in objects, or several, of which the first one there counts.
+    `fills` are the values of columns that objects lack, by index, but those that are null.
+    """
 
     readers: list[NamedReader]
     faults: dict[int, InvalidRecordError]
+    names: dict[str, Sequence[str]]
+    fills: dict[int, Any]
 
 
 class FramedColumns:
@@ -67,10 +73,16 @@ class FramedColumns:
 
     def plan(self, meanings: Meanings) -> RowPlan:
         """The readers of the columns by what a frame says of them."""
-        made = RowPlan([], {})
+        made = RowPlan([], {}, {}, {})
         for index, column in enumerate(self.columns):
+            names = column.names_in_records
+            described = next((name for name in names if name in meanings), None)
+            if described is None and column.fill is not None:
+                made.fills[index] = column.fill
+            if len(names) > 1:
+                made.names[column.name] = names if described is None else [described]
             try:
-                reader = self._reader(column, meanings.get(column.name, UNSAID))
+                reader = self._reader(column, meanings.get(described or "", UNSAID))
             except InvalidRecordError as reason:
                 made.faults[index], reader = reason, plain_reader(column)
             made.readers.append((column.name, reader, column))
@@ -120,11 +132,27 @@ class FramedColumns:
 
     def row(self, fields: Mapping[str, Any], plan: RowPlan) -> list[Any]:
         """The values of all columns. Raises: InvalidRecordError."""
+        if plan.names:
+            fields = self._by_column(fields, plan)
         for index, fault in plan.faults.items():
             if self._is_event or self.columns[index].name in fields:
                 read_row(plan.readers[:index], fields)  # an invalid value before it comes first
                 raise fault
-        return read_row(plan.readers, fields)
+        values = read_row(plan.readers, fields)
+        for index, fill in plan.fills.items():
+            if self.columns[index].name not in fields:
+                values[index] = fill
+        return values
+
+    def _by_column(self, fields: Mapping[str, Any], plan: RowPlan) -> Mapping[str, Any]:
+        """The fields with each column under its own name."""
+        found = dict(fields)
+        for column, names in plan.names.items():
+            found.pop(column, None)
+            name = next((each for each in names if each in fields), None)
+            if name is not None:
+                found[column] = fields[name]
+        return found
 
 
 def _object_or_null(value: Any) -> JsonObject | None:

@@ -55,10 +55,18 @@ def record_reader(
 ) -> FieldReader:
     """Reads the fields that are named as columns, letter by letter, and records among them as `parts` says.
 
+    Of several names of a column the first one that the record has counts; with none the column has its fill.
+
     `exact`: there are these fields and no other. Raises: IncompatibleSchemaError.
     """
-    fields, by_name = fields_of(schema), {column.name: column for column in columns}
-    if exact and sorted(fields) != sorted(by_name):
+    fields, by_name, fills = fields_of(schema), dict[str, Column](), dict[str, Any]()
+    for column in columns:
+        named = next((each for each in column.names_in_records if each in fields), None)
+        if named is not None:
+            by_name[named] = column
+        elif column.fill is not None:
+            fills[column.name] = column.fill
+    if exact and not len(fields) == len(by_name) == len(columns):
         raise IncompatibleSchemaError("a record with other fields than the key columns")
     steps: list[tuple[str | None, FieldReader]] = []
     passing = PassingReaders()
@@ -68,12 +76,13 @@ def record_reader(
             read = _part_reader(name, field, parts[name])
         elif name in by_name:
             read = column_reader(by_name[name], field, truncates=truncates)
-        steps.append((name, read) if read is not None else (None, passing.over(field)))
+        own = by_name[name].name if name in by_name else name
+        steps.append((own, read) if read is not None else (None, passing.over(field)))
     if exact and any(name is None for name, _ in steps):
         raise IncompatibleSchemaError("a key column that is always null")
 
     def record(cursor: AvroCursor) -> dict[str, Any]:
-        found = {}
+        found = dict(fills)
         for name, read in steps:
             value = read(cursor)
             if name is not None:

@@ -77,14 +77,18 @@ def invalid_record(first: FirstRecords, config: ServiceConfig) -> InputError | N
 def unlikely_units(first: FirstRecords, config: ServiceConfig) -> list[Difference]:
     """Columns of times whose numbers would be times of this century in another unit than the declared one."""
     found = _guessed(first, config)
-    fields = {each.name: each for each in found.fields}
     return [
         difference
         for column in config.table.columns
         if column.type.name is TypeName.TIMESTAMP
-        and (field := fields.get(column.in_records.name)) is not None
+        and (field := _field_of(column, found)) is not None
         and (difference := _of_unit(column, field, config)) is not None
     ]
+
+
+def _field_of(column: Column, found: Guess) -> Field | None:
+    fields = {each.name: each for each in found.fields}
+    return next((fields[name] for name in column.names_in_records if name in fields), None)
 
 
 def _is_about(difference: Difference, fault: Fault) -> bool:
@@ -127,9 +131,8 @@ def _differences(first: FirstRecords, config: ServiceConfig) -> Iterator[Differe
     if of_format:
         return
     yield from _of_key(found, first, config)
-    fields = {each.name: each for each in found.fields}
     for column in config.table.columns:
-        field = fields.get(column.in_records.name)
+        field = _field_of(column, found)
         if field is not None and (difference := _of_column(column, field, config)) is not None:
             yield difference
 
