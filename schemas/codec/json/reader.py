@@ -199,13 +199,14 @@ class RowShape:
         for column in columns:
             places = range(len(names), len(names) + len(column.names))
             fields += [
-                _field(place, column.cell.kind, exact=exact, told=not column.is_plain) for place in places
+                _field(place, column.cell.kind, exact=exact, tells_absence=not column.is_plain)
+                for place in places
             ]
             names += column.names
             self._get.append([attrgetter(f"c{place}") for place in places])
         for name in unless:
             self._get.append([attrgetter(f"c{len(names)}")])
-            fields.append(_field(len(names), msgspec.Raw, exact=False, told=False))
+            fields.append(_field(len(names), msgspec.Raw, exact=False, tells_absence=False))
             names.append(name)
         self.type = msgspec.defstruct(
             "Row",
@@ -225,7 +226,9 @@ class RowShape:
         arrays = []
         for column, gets, kind in zip(self._columns, self._get, self._kind, strict=False):
             found = [list(map(get, decoded)) for get in gets]
-            array, odd = _plain(column, found[0], kind) if column.is_plain else _told(column, found, kind)
+            array, odd = (
+                _plain(column, found[0], kind) if column.is_plain else _with_fill(column, found, kind)
+            )
             arrays.append(array)
             if odd is not None:
                 unusual |= odd
@@ -238,7 +241,9 @@ def _plain(column: JsonField, values: Sequence[Any], kind: pa.Field) -> tuple[pa
     return finished(column.cell, values, kind.type)
 
 
-def _told(column: JsonField, found: Sequence[Sequence[Any]], kind: pa.Field) -> tuple[pa.Array, Flags | None]:
+def _with_fill(
+    column: JsonField, found: Sequence[Sequence[Any]], kind: pa.Field
+) -> tuple[pa.Array, Flags | None]:
     """The values by the first of a column's names that each object has, and the fill of those that have none."""
     values = list(found[0])
     for more in found[1:]:
@@ -263,14 +268,16 @@ def can_be_typed(names: Sequence[str]) -> bool:
     return not any(char in '"\\' or char < " " for name in names for char in name)
 
 
-def _field(index: int, kind: Any, *, exact: bool, told: bool) -> tuple[str, Any] | tuple[str, Any, Any]:
-    """A field of a struct. `told`: one that is missing is told from one that is null."""
+def _field(
+    index: int, kind: Any, *, exact: bool, tells_absence: bool
+) -> tuple[str, Any] | tuple[str, Any, Any]:
+    """A field of a struct. `tells_absence`: one that is missing differs from one that is null."""
     name = f"c{index}"
     if exact:
         return name, kind
     if kind is msgspec.Raw:
         return name, kind, msgspec.Raw()
-    return (name, kind | msgspec.UnsetType, msgspec.UNSET) if told else (name, kind, None)
+    return (name, kind | msgspec.UnsetType, msgspec.UNSET) if tells_absence else (name, kind, None)
 
 
 def finished(cell: JsonCell, values: Sequence[Any], kind: pa.DataType) -> tuple[pa.Array, Flags | None]:

@@ -55,7 +55,7 @@ class ColumnForms:
         """The typed fields of the columns. Raises: JsonError(SCHEMA_INCOMPATIBLE)."""
         cuts, found = self._sub_micros == "truncate", []
         for each in self.columns:
-            names, fill = _told_by(each, schemas)
+            names, fill = _names_and_fill(each, schemas)
             cell = json_cell(each, self._form(each, schemas.get(names[0], UNDESCRIBED)), cuts=cuts)
             found.append(JsonField(names, cell, fill))
         return found
@@ -71,7 +71,7 @@ class ColumnForms:
         """
         row, tokens = dict[str, Value](), dict(fields)
         for column in self.columns:
-            names, fill = _told_by(column, schemas)
+            names, fill = _names_and_fill(column, schemas)
             name = next((each for each in names if each in tokens), None)
             schema = schemas.get(name or "", UNDESCRIBED)
             row[column.name] = fill if name is None else self.value(column, tokens[name], schema)
@@ -87,7 +87,7 @@ class ColumnForms:
         )
 
 
-def _told_by(column: Column, schemas: Schemas) -> tuple[tuple[str, ...], Value]:
+def _names_and_fill(column: Column, schemas: Schemas) -> tuple[tuple[str, ...], Value]:
     """The names under which records with these schemas may have a column, and its value where none is there."""
     names = column.names_in_records
     described = next((name for name in names if name in schemas), None)
