@@ -73,7 +73,7 @@ class PostgresStart(Section):
         if other is not None:
             return (
                 f"initial.postgres reads columns under their own names, and as the connector's settings say: column "
-                f"{other.name} has a field or units of its own"
+                f"{other.name} has a field, a fill or units of its own"
             )
         if table.by_partition:
             return (
