@@ -173,7 +173,9 @@ _MISSING = frozenset(
     {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
 )
 _FENCED = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
-_LOST = frozenset({KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET})
+OUT_OF_RANGE = frozenset({KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET})
+"""Errors of a reader whose offset a broker does not have: deleted, or not there yet, as on a leader that has just been
+elected. Whether anything is lost, only the partition's watermarks tell."""
 
 
 def translate(error: KafkaError, settings: KafkaSettings, *, what: str) -> BackfillError:
@@ -214,16 +216,8 @@ def translate(error: KafkaError, settings: KafkaSettings, *, what: str) -> Backf
             expected="topics whose max.message.bytes is what limits.record_bytes and their form need",
             next_step="raise max.message.bytes of the outputs",
         )
-    if code in _LOST:
-        return InputError(
-            Code.DATA_LOST,
-            where=what,
-            found="an offset that the broker no longer has",
-            start="the beginning of the topic",
-        )
-    return EnvironmentProblem(
-        Code.BROKER_FAILED, where=what, found=f"Kafka's error {name}", bootstrap=settings.bootstrap
-    )
+    reason = f"Kafka's error {name} ({error.str()})"
+    return EnvironmentProblem(Code.BROKER_FAILED, where=what, found=reason, bootstrap=settings.bootstrap)
 
 
 def _no_tls(reason: str, settings: KafkaSettings, *, what: str) -> EnvironmentProblem:

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple, Self
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from schemas.errors import Code, TopicError
-from streaming.kafka.clients import KafkaSettings, translate, translated
+from schemas.errors import Code, InputError, TopicError
+from streaming.kafka.clients import OUT_OF_RANGE, KafkaSettings, translate, translated
 from streaming.kafka.topics import Watermarks, admin, watermarks
 
 _POLL_S = 0.1
@@ -128,8 +128,8 @@ class RangeReader:
         Partitions are interleaved; within one the order is the log's. Ends once every range is read, so a range must
         not end behind the last stable offset.
 
-        Raises: EnvironmentProblem(BROKER_UNREACHABLE) when nothing comes for `wait_s`; InputError(DATA_LOST)
-            when retention has removed the start.
+        Raises: EnvironmentProblem: BROKER_UNREACHABLE when nothing comes for `wait_s`; InputError(DATA_LOST)
+            when retention has removed the start, or the partition ends before a range does.
         """
         self._learn_leaders(topic)
         left = {partition: end for partition, (start, end) in ranges.items() if start < end}
@@ -145,7 +145,7 @@ class RangeReader:
     def _read_assigned(self, topic: str, left: dict[int, int]) -> Iterator[list[Message]]:
         last_progress = time.monotonic()
         while left:
-            chunk = self._poll(topic)
+            chunk = self._poll(topic, left)
             if chunk:
                 last_progress = time.monotonic()
             elif time.monotonic() - last_progress > self._settings.wait_s:
@@ -162,7 +162,7 @@ class RangeReader:
                 self._consumer.list_topics(topic, timeout=self._settings.wait_s)
             self._known_topics.add(topic)
 
-    def _poll(self, topic: str) -> list[Message]:
+    def _poll(self, topic: str, ends: Mapping[int, int]) -> list[Message]:
         """Records and end-of-partition events; any other event is an error."""
         with translated(self._settings, what=topic):
             first = self._consumer.poll(_POLL_S)  # `consume` alone would sit out its timeout for a full chunk
@@ -173,8 +173,26 @@ class RangeReader:
         for message in events:
             error = message.error()
             if error is not None and not _is_end(error) and not error.retriable():
+                self._refuse_lost(message, error, topic, ends)
                 raise translate(error, self._settings, what=location(message) if message.topic() else topic)
         return [message for message in chunk if (error := message.error()) is None or _is_end(error)]
+
+    def _refuse_lost(self, event: Message, error: KafkaError, topic: str, ends: Mapping[int, int]) -> None:
+        """Raises: InputError(DATA_LOST) when the error is that of an offset which the partition indeed lacks.
+
+        librdkafka tells the same of a log that it takes for truncated, mostly with no offset.
+        """
+        if error.code() not in OUT_OF_RANGE:
+            return
+        partition, offset = located(event)
+        marks = self.watermarks(topic)[partition]
+        if 0 <= offset < marks.earliest or ends.get(partition, 0) > marks.high:
+            raise InputError(
+                Code.DATA_LOST,
+                where=location(event),
+                found=f"a partition with the offsets {marks.earliest} to {marks.high - 1} alone ({error.str()})",
+                start="the beginning of the topic",
+            )
 
     def _drop_done(self, topic: str, done: set[int], left: dict[int, int]) -> None:
         for partition in done:

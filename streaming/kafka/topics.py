@@ -81,12 +81,9 @@ def admin(settings: KafkaSettings) -> AdminClient:
 
 def _refused_by_tls(settings: KafkaSettings) -> KafkaError | None:
     """A broker that refuses this client's certificate just closes the connection (TLS 1.3), as if it were not there."""
-    secured = settings.security.encrypted
-    return (
-        KafkaError(KafkaError._SSL)
-        if secured and why_no_handshake(settings.bootstrap, settings.security)
-        else None
-    )
+    if settings.security.encrypted and why_no_handshake(settings.bootstrap, settings.security):
+        return KafkaError(KafkaError._SSL)
+    return None
 
 
 def _partitions(client: AdminClient, topic: str, settings: KafkaSettings) -> Mapping[int, PartitionMetadata]:
@@ -145,7 +142,7 @@ def create_topic(
             config={"retention.ms": "-1", "retention.bytes": "-1", **(config or {})},
         )
         try:
-            _result(client.create_topics([wanted], operation_timeout=settings.wait_s)[topic], settings)
+            answered(client.create_topics([wanted], operation_timeout=settings.wait_s)[topic], settings)
         except KafkaException as raised:
             error = raised.args[0]
             if error.code() in _NOT_AS_ASKED:
@@ -197,7 +194,7 @@ def describe_topic(settings: KafkaSettings, topic: str, *, client: AdminClient |
     client = admin(settings) if client is None else client
     answer = client.describe_topics(TopicCollection([topic]), request_timeout=settings.wait_s)[topic]
     try:
-        found = _result(answer, settings)
+        found = answered(answer, settings)
     except KafkaException as raised:
         if is_missing(raised.args[0]):
             raise missing_topic(settings, topic, client) from None
@@ -213,7 +210,7 @@ def topic_settings(
     resource = ConfigResource(ResourceType.TOPIC, topic)
     with translated(settings, what=topic):
         answer = client.describe_configs([resource], request_timeout=settings.wait_s)[resource]
-        found = _result(answer, settings)
+        found = answered(answer, settings)
     return {name: str(entry.value) for name, entry in found.items()}
 
 
@@ -264,10 +261,8 @@ def watermarks(
             _offsets(client, settings, partition_ids, _LATEST, IsolationLevel.READ_COMMITTED),
             _offsets(client, settings, partition_ids, _LATEST, IsolationLevel.READ_UNCOMMITTED),
         )
-        return tuple(
-            Watermarks(*(_result(future, settings).offset for future in each))
-            for each in zip(*kinds, strict=True)
-        )
+        offsets = ([answered(future, settings).offset for future in each] for each in kinds)
+        return tuple(Watermarks(*each) for each in zip(*offsets, strict=True))
 
     return _patiently(ask, client, settings, topics=[topic])
 
@@ -286,10 +281,8 @@ def end_offsets(
 
     def ask() -> dict[PartitionId, int]:
         futures = _offsets(client, settings, partition_ids, _LATEST, isolation)
-        return {
-            each: _result(future, settings).offset
-            for each, future in zip(partition_ids, futures, strict=True)
-        }
+        offsets = [answered(future, settings).offset for future in futures]
+        return dict(zip(partition_ids, offsets, strict=True))
 
     return _patiently(ask, client, settings, topics=sorted({topic for topic, _ in partition_ids}))
 
@@ -320,15 +313,20 @@ def _offsets(
     return [futures[partition] for partition in asked]
 
 
-def _result(answer: Future[Any], settings: KafkaSettings) -> Any:
+def answered(answer: Future[Any], settings: KafkaSettings) -> Any:
     """The broker's answer. librdkafka ends its requests by itself; the timeout here is in case it does not.
 
     Raises: KafkaException.
     """
     try:
-        return answer.result(settings.wait_s + _MARGIN_S)
+        found = answer.result(settings.wait_s + _MARGIN_S)
     except TimeoutError:
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from None
+    # Of a leader whose answer failed or is late librdkafka drops the error (`rd_kafka_ListOffsets_response_merge`): its
+    # offsets are OFFSET_INVALID, which is far below all others, and a partition that is there would look empty.
+    if getattr(found, "offset", 0) < -1:
+        raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
+    return found
 
 
 def _patiently(

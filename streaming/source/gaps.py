@@ -66,7 +66,7 @@ class Gaps:
                 self._known[number] = EmptyRange(first, stop, is_full=found is not None)
         if self._kept is not None:
             with suppress(OSError):
-                self._kept.write(self._known)
+                self._kept.write(dict(self._known))  # `refuse_lost` of another thread may add to it meanwhile
 
     def _is_unknown(self, partition: int, offset: int, marks: Watermarks) -> bool:
         known = self._known.get(partition)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient
 
 import streaming.kafka.consumer
-from schemas.errors import Code, EnvironmentProblem, Fenced, TopicError
+from schemas.errors import Code, EnvironmentProblem, Fenced, InputError, TopicError
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, header_of, location
@@ -25,6 +29,7 @@ from streaming.kafka.topics import (
     end_offsets,
     partitions_of,
     require_topic,
+    stable_offsets,
     watermarks,
 )
 from streaming.kafka.transactions import TransactionalProducer
@@ -269,3 +274,66 @@ def test_a_client_that_is_kept_knows_the_ends_again_after_the_broker_restarted(t
             broker.kill()
             broker.start()
             assert set(end_offsets(kafka, places, client=client).values()) == {0}
+
+
+class FillingReader(RangeReader):
+    """A reader whose topic gets three more records before it is asked for its ends."""
+
+    def watermarks(self, topic: str) -> tuple[Watermarks, ...]:
+        send(self._settings, topic, [b""] * 3)
+        return super().watermarks(topic)
+
+
+def test_an_offset_is_lost_only_if_the_topic_lacks_it(kafka: KafkaSettings, topic: Topic) -> None:
+    """A broker may not have it yet: a leader that has just become one shows less than the one before."""
+    name = topic()
+    send(kafka, name, [b""] * 3)
+    with FillingReader(kafka) as reader, pytest.raises(EnvironmentProblem) as passing:
+        list(reader.read(name, {0: (5, 6)}))
+    assert passing.value.code is Code.BROKER_FAILED
+    assert "fetch failed due to requested offset" in passing.value.found
+    with RangeReader(kafka) as reader, pytest.raises(InputError) as lost:
+        list(reader.read(name, {0: (7, 9)}))
+    assert lost.value.code is Code.DATA_LOST
+    assert lost.value.where == f"{name}-0@7"
+    assert "offsets 0 to 5" in lost.value.found
+
+
+class StoppingClient(AdminClient):
+    """A client whose broker stands still from the moment that offsets are asked for."""
+
+    pid: int
+
+    def list_offsets(self, *asked: Any, **options: Any) -> Any:
+        os.kill(self.pid, signal.SIGSTOP)
+        return super().list_offsets(*asked, **options)
+
+
+@contextmanager
+def going_on(pid: int) -> Iterator[None]:
+    """Let the process run again afterwards."""
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+@pytest.mark.kafka
+def test_offsets_that_were_not_told_in_time_are_no_offsets(tmp_path: Path) -> None:
+    """A broker that stands still has lost no record, and none of its partitions is empty."""
+    with EmbeddedBroker(data=tmp_path / "data", log=tmp_path / "kafka.log") as broker:
+        kafka, places = KafkaSettings(broker.bootstrap), [("kept", 0), ("kept", 1)]
+        create_topic(kafka, "kept", 2)
+        client, soon = StoppingClient(kafka.client()), replace(kafka, wait_s=1)
+        assert broker.pid is not None
+        client.pid = broker.pid
+        for ask in (
+            lambda: watermarks(soon, "kept", client=client),
+            lambda: stable_offsets(soon, "kept", 2, client=client),
+            lambda: end_offsets(soon, places, client=client),
+        ):
+            client.list_topics("kept", timeout=kafka.wait_s)
+            with going_on(broker.pid), pytest.raises(EnvironmentProblem) as caught:
+                ask()
+            assert caught.value.code is Code.BROKER_UNREACHABLE
+        assert set(end_offsets(kafka, places, client=admin(kafka)).values()) == {0}

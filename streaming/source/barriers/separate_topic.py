@@ -21,7 +21,7 @@ from schemas.topics import UpstreamTopics
 from state.values.plan import AlignedBarrier
 from streaming.core.alignment import Aligner
 from streaming.kafka.barriers import BarrierCut, FoundBeside, beside_barrier_in, delete_barriers
-from streaming.kafka.clients import KafkaSettings, translate, translated
+from streaming.kafka.clients import OUT_OF_RANGE, KafkaSettings, translate, translated
 from streaming.kafka.consumer import RangeReader, header_of, located, location, stable_pauses_s
 from streaming.kafka.topics import stable_offsets_of
 from streaming.source.barriers.injecting.injector import BarrierInjector
@@ -134,7 +134,7 @@ class FollowedTopic:
         error = message.error()
         if error is None:
             return True
-        if error.code() in (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET):
+        if error.code() in OUT_OF_RANGE:
             raise TopicError(
                 Code.BARRIER_STALLED,
                 where=location(message) if message.topic() else self.name,
