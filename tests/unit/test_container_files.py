@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 from ruamel.yaml import YAML
 
 from schemas.settings.limits import parse_duration
@@ -48,3 +49,21 @@ def test_down_takes_every_container_away_and_only_the_service_has_the_state() ->
     ]
     assert with_state == ["backfill"]
     assert services["events"]["scale"] == 0
+
+
+@pytest.mark.parametrize("file", ["compose.yaml", "docker/cluster.yaml"])
+def test_down_leaves_no_volume_without_a_name(file: str) -> None:
+    """`docker compose up` hands one on to the next container by its name, and then it is nobody's."""
+    volume = re.search(
+        r"^VOLUME (.+)$", (ROOT / "docker" / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert volume is not None
+    services = YAML(typ="safe").load(ROOT / file)["services"]
+    mounts = {
+        name: [each.split(":")[0] for each in service.get("tmpfs", ())]
+        + [each.split(":")[1] for each in service["volumes"]]
+        for name, service in services.items()
+        if service.get("image") == "arrangement-backfill"
+    }
+    assert mounts
+    assert not [name for name, each in mounts.items() if volume[1] not in each]
