@@ -38,8 +38,12 @@ class Compose:
     def __call__(self, *words: str) -> str:
         """`docker compose …`; its standard output."""
         done = self.finished(*words)
-        assert done.returncode == 0, f"{words}\n{done.stdout[-2_000:]}\n{done.stderr[-6_000:]}"
+        assert done.returncode == 0, f"{words}\n{done.stdout[-2_000:]}\n{done.stderr[-6_000:]}\n{self.log()}"
         return done.stdout
+
+    def log(self) -> str:
+        """What the service and the broker said last: `down` takes it away."""
+        return self.finished("logs", "--no-color", "--tail", "60", "backfill", "kafka").stdout
 
     def finished(self, *words: str) -> subprocess.CompletedProcess[str]:
         """`docker compose …`, whatever its exit status."""

@@ -319,7 +319,7 @@ def going_on(pid: int) -> Iterator[None]:
 
 
 @pytest.mark.kafka
-def test_offsets_that_were_not_told_in_time_are_no_offsets(tmp_path: Path) -> None:
+def test_offsets_that_do_not_come_in_time_are_no_offsets(tmp_path: Path) -> None:
     """A broker that stands still has lost no record, and none of its partitions is empty."""
     with EmbeddedBroker(data=tmp_path / "data", log=tmp_path / "kafka.log") as broker:
         kafka, places = KafkaSettings(broker.bootstrap), [("kept", 0), ("kept", 1)]
