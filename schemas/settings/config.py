@@ -27,7 +27,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError, PydanticKnownError
 
 from schemas.errors import Code, ConfigError
-from schemas.faults import Faults, brief, noted
+from schemas.faults import Faults, brief, nearest, noted
 from schemas.formats.protocol import Images, UpstreamFormat
 from schemas.formats.registry import UPSTREAM_FORMATS, declare_format
 from schemas.job import JobDefinition
@@ -84,7 +84,10 @@ def _upstream(declared: object, info: ValidationInfo[_Reading]) -> UpstreamSecti
     keys = declared if isinstance(declared, dict) else {"topic": declared}
     topic = keys.get("topic")
     if not isinstance(topic, str):
-        raise PydanticCustomError("topic", "Input should be a topic, or its name and format: {{topic: …}}")
+        slip = next(filter(None, (nearest(str(key), ["topic"]) for key in keys)), "")
+        raise PydanticCustomError(
+            "topic", f"Input should be a topic, or its name and format: {{topic: …}}{slip}"
+        )
     if not is_topic_name(topic + CONTROL_SUFFIX) or not is_topic_name(topic):
         raise ValueError("no topic name (letters, digits, '.', '_', '-', 241 at most)")
     faults = info.context.faults

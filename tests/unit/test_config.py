@@ -133,6 +133,7 @@ def test_the_folder_of_rows_is_a_path_below_the_files_folder(tmp_path: Path) -> 
         ({"upstream": "a" * 245}, "upstream: no topic name"),  # no room for .control
         ({"upstream": 7}, "upstream is 7"),
         ({"upstream": None}, "upstream is None"),
+        ({"upstream": {"topik": "a"}}, "name and format: {topic: …} (did you mean 'topic'?)"),
         ({"state": ""}, "state is ''"),
         ({"state": "a\x00b"}, "state: no path"),
         ({"barriers": "injected"}, "barriers is 'injected': input should be 'inject' or 'embedded'"),
