@@ -126,7 +126,22 @@ class Stop:
     """End the service after the batch that holds this barrier."""
 
 
-Mutation = Add | Drop | Pause | Resume | Throttle | Stop
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """Change the number of lanes."""
+
+    lanes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Other:
+    """A mutation that this version does not know, by its name; `value` is JSON. It is reported, and changes nothing."""
+
+    name: str
+    value: str
+
+
+Mutation = Add | Drop | Pause | Resume | Throttle | Stop | Lanes | Other
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ never has more than one row, and the version number is a fence: the instance tha
 state, and all others can see that by checking for one file (`is_superseded`).
 
     owner    text that names the instance (host, process, start time), for the message of the one that was fenced
-    lanes    how many transactional ids were in use, so that a successor can fence each of them
+    lanes    how many transactional ids may be in use, those of the plan and of the one before, which a successor fences
     plan     the JSON of the last plan written; its batch may or may not have been done
 
 The note of the newest commit is the last end of an owner (`state.values.last_end`); the first one brings it, and each
@@ -138,7 +138,7 @@ class Journal:
         plan = None if row["plan"] is None else BatchPlan.from_json(row["plan"], self._table)
         return Entry(row["owner"], row["lanes"], row["table"], plan)
 
-    def take_over(self, owner: str, lanes: int, table_json: str) -> Entry | None:
+    def take_over(self, owner: str, table_json: str) -> Entry | None:
         """Become the owner. Returns the entry of the owner before, whose transactional ids are to be fenced next.
 
         An owner that is alive may write plans meanwhile; each is taken over in its turn, up to ten times.
@@ -147,7 +147,8 @@ class Journal:
         for attempt in range(1, _ATTEMPTS + 1):
             before = self._current
             try:
-                self._write(Entry(owner, lanes, table_json, None if before is None else before.plan))
+                lanes, plan = (0, None) if before is None else (before.lanes, before.plan)
+                self._write(Entry(owner, lanes, table_json, plan))
             except CommitConflict as conflict:
                 self._ledger.reload()
                 self._current = self._read()
@@ -165,8 +166,12 @@ class Journal:
         Raises: Fenced when another instance took the state over since.
         """
         assert self._current is not None, "take_over comes first"
+        before = self._current.plan
+        lanes = 0 if before is None else before.lanes
+        if before is not None and before.epoch == plan.epoch:  # it takes the place of that one
+            lanes = self._current.lanes
         try:
-            self._write(replace(self._current, plan=plan))
+            self._write(replace(self._current, lanes=max(lanes, plan.lanes), plan=plan))
         except CommitConflict as conflict:
             raise self.fenced() from conflict
 

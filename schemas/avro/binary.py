@@ -64,6 +64,8 @@ BARRIER_SCHEMA: Schema = {
                 _mutation("Resume", ("job", ["null", "string"])),
                 _mutation("Throttle", ("job", "string"), ("rate_limit", ["null", "long"])),
                 _mutation("Stop"),
+                # The last branch for ever: later mutations go by their name.
+                _mutation("Other", ("name", "string"), ("value", "string")),
             ],
         },
         {

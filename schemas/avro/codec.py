@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 from io import BytesIO
 from typing import Any
 
@@ -12,23 +13,8 @@ from schemas.avro.binary import BARRIER_SCHEMA
 from schemas.avro.limits import MalformedError, check_claims
 from schemas.avro.reader import INT_MAX, RecordReader
 from schemas.errors import Code, InputError
-from schemas.records import (
-    Add,
-    Barrier,
-    BarrierKind,
-    Drop,
-    Mutation,
-    Pause,
-    Resume,
-    Stop,
-    Throttle,
-    VnodeProgress,
-)
-
-MUTATIONS: dict[str, type[Mutation]] = {
-    kind.__name__: kind for kind in (Add, Drop, Pause, Resume, Throttle, Stop)
-}
-
+from schemas.mutations import BRANCHES, named, named_from
+from schemas.records import Barrier, BarrierKind, Mutation, Other, VnodeProgress
 
 _BARRIER = fastavro.parse_schema(BARRIER_SCHEMA)
 _BARRIERS = RecordReader(_BARRIER, named=True)
@@ -66,8 +52,10 @@ def _barrier_to_avro(barrier: Barrier) -> dict[str, Any]:
 def _mutation_to_avro(mutation: Mutation | None) -> tuple[str, dict[str, Any]] | None:
     if mutation is None:
         return None
-    fields = {name: getattr(mutation, name) for name in mutation.__dataclass_fields__}
-    return type(mutation).__name__, fields
+    name, fields = named(mutation)
+    if name in BRANCHES:
+        return name, fields
+    return Other.__name__, {"name": name, "value": json.dumps(fields)}
 
 
 def decode_barrier(header: bytes | None, data: bytes | None, *, where: str | None = None) -> Barrier:
@@ -126,7 +114,14 @@ def _mutation_from_avro(value: tuple[str, dict[str, Any]] | None) -> Mutation | 
     if value is None:
         return None
     name, fields = value
-    return MUTATIONS[name](**fields)
+    if name in BRANCHES:
+        return BRANCHES[name](**fields)
+    try:
+        if fields["name"] in BRANCHES:
+            raise ValueError("a mutation that has a branch of its own")
+        return named_from(fields["name"], fields["value"])
+    except ValueError:
+        raise MalformedError("a mutation with a value that is not its own") from None
 
 
 _UNIX_ZERO = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)

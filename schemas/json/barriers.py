@@ -11,15 +11,15 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from schemas.avro.codec import MAX_BARRIER_BYTES, MUTATIONS, check_barrier
+from schemas.avro.codec import MAX_BARRIER_BYTES, check_barrier
 from schemas.avro.limits import MalformedError
 from schemas.errors import Code, InputError
+from schemas.mutations import named, named_from
 from schemas.records import Barrier, BarrierKind, Mutation, VnodeProgress
 
 _LONG_MAX, _INT_MAX = 2**63 - 1, 2**31 - 1
-_MUTATIONS: dict[str, TypeAdapter[Any]] = {name: TypeAdapter(kind) for name, kind in MUTATIONS.items()}
 
 _Epoch = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,18})$")]
 _Long = Annotated[int, Field(ge=0, le=_LONG_MAX)]
@@ -61,14 +61,13 @@ class BesideBarrier:
 
 def encode_beside(barrier: Barrier, end: int) -> bytes:
     """Value of the record; its header is `barrier_header`, its key the partition's number."""
-    mutation = barrier.mutation
     value = {
         "curr": str(barrier.curr),
         "prev": str(barrier.prev),
         "kind": barrier.kind.name,
         "partitions": barrier.partitions,
         "injected_at": barrier.injected_at_ms,
-        "mutation": None if mutation is None else {type(mutation).__name__: asdict(mutation)},
+        "mutation": None if barrier.mutation is None else dict([named(barrier.mutation)]),
         "progress": [asdict(each) for each in barrier.progress],
         "end": end,
         **({"full": True} if barrier.full else {}),
@@ -82,8 +81,7 @@ def decode_beside(
     """Read the record of a data partition's barrier. Its three parts must agree.
 
     Raises:
-        InputError: BARRIER_MALFORMED for anything that is none; BARRIER_UNSUPPORTED for a kind of mutation that is not
-            known; AVRO_LIMIT for more bytes than a barrier has.
+        InputError: BARRIER_MALFORMED for anything that is none; AVRO_LIMIT for more bytes than a barrier has.
     """
     if len(value or b"") > MAX_BARRIER_BYTES:
         raise InputError(
@@ -126,17 +124,17 @@ def _mutation(read: dict[str, Any] | None, where: str | None) -> Mutation | None
     if len(read) != 1:
         raise _malformed(f"a mutation with {len(read)} names", where)
     [(name, fields)] = read.items()
-    if name not in _MUTATIONS:
-        raise _malformed("a mutation that this version does not know", where, Code.BARRIER_UNSUPPORTED)
-    mutation: Mutation = _MUTATIONS[name].validate_json(json.dumps(fields), strict=True)
-    if fields.keys() != asdict(mutation).keys():
-        raise _malformed(f"{name} with other fields than its own", where)
-    return mutation
+    try:
+        return named_from(name, json.dumps(fields))
+    except ValidationError:
+        raise
+    except ValueError as reason:
+        raise _malformed(str(reason), where) from None
 
 
-def _malformed(reason: str, where: str | None, code: Code = Code.BARRIER_MALFORMED) -> InputError:
+def _malformed(reason: str, where: str | None) -> InputError:
     return InputError(
-        code,
+        Code.BARRIER_MALFORMED,
         where=where,
         found=f"a record with the header `barrier` that is no barrier of a barrier topic ({reason})",
         expected="header = curr in decimal, key = the partition's number, value = JSON of a barrier with its end",

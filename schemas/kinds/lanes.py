@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from schemas.job import JobDefinition
+from schemas.table import TableSchema
 
 
 def lanes_misfit(job: JobDefinition, lanes: int) -> str | None:
@@ -14,6 +17,27 @@ def lanes_misfit(job: JobDefinition, lanes: int) -> str | None:
     if job.scan.reads_upstream:
         return f"{lanes} lanes for {partitions} partitions" if 0 < partitions < lanes else None
     return f"{lanes} lanes don't divide {partitions} output_partitions" if partitions % lanes else None
+
+
+def rescale_misfit(
+    lanes: int, jobs: Iterable[tuple[JobDefinition, bool]], table: TableSchema, partitions: int | None
+) -> str | None:
+    """The reason why these jobs can't run with so many lanes, None if they can.
+
+    Each job is with True if it is read to its end: until then a no-shuffle backfill is tied to one lane a partition.
+    `partitions` are the upstream's, None where they are not known.
+    """
+    most = partitions if table.by_partition or not table.has_key else table.vnode_count
+    if lanes < 1 or lanes > (most or lanes):
+        return f"{lanes} lanes for {most} {'vnodes' if table.has_key else 'partitions'}"
+    if table.by_partition and partitions and partitions % lanes:
+        return f"{lanes} lanes don't divide the upstream's {partitions} partitions"
+    for job, is_read in jobs:
+        if misfit := lanes_misfit(job, lanes):
+            return f"{misfit} of {job.name}"
+        if job.is_coupled and not is_read and partitions and lanes != partitions:
+            return f"{lanes} lanes for {partitions} partitions, and job {job.name} is not complete"
+    return None
 
 
 def share_of(lane: int, lanes: int, count: int) -> range:

@@ -100,14 +100,23 @@ class JobState:
 
 @dataclass(frozen=True, slots=True)
 class JobPlan:
-    """The work of a batch for one job: if it `opens`, the start barrier is sent first; then its slices are read."""
+    """The work of a batch for one job: if it `opens`, the start barrier is sent first; then its slices are read.
+
+    `left` is there for a no-shuffle backfill: the number of its parts that are not read to their end before the batch.
+    """
 
     state: JobState
     slices: tuple[Slice, ...] = ()
+    left: int | None = None
 
     @property
     def opens(self) -> bool:
         return not self.state.opened
+
+    @property
+    def is_read(self) -> bool:
+        """True if it is known that every part is read to its end behind the batch."""
+        return self.left is not None and self.left == sum(item.upto is None for item in self.slices)
 
     def of_parts(self, parts: range) -> JobPlan:
         """This plan with the slices of these parts only."""
@@ -176,6 +185,7 @@ class BatchPlan:
     `until`, for a part of a long interval while there is no job: the batch brings only the records before these
     (exclusive) offsets into the log, and the barrier is left to a later batch.
     `silent`: the outputs have all of it already, so the batch updates replica, progress and jobs alone.
+    `lanes_set` is what the last `Lanes` before the batch has set, None where the number is the configuration's.
     `seen` are the positions seen in each partition before `first_offsets`, of an upstream whose records may be
     redelivered. `reading` is there while the table is read from its database.
     """
@@ -192,6 +202,7 @@ class BatchPlan:
     silent: bool = False
     seen: Marks = field(default_factory=dict)
     reading: Reading | None = None
+    lanes_set: int | None = None
 
     @property
     def pin(self) -> Pin:
@@ -254,10 +265,8 @@ class BatchPlan:
                 "first_offsets": self.first_offsets,
                 "replica": {"base": pinned.base, "log": pinned.log, "folded": pinned.compacted_epoch},
                 "lanes": self.lanes,
-                "jobs": [
-                    {"state": job.state.to_dict(), "slices": [_slice_to_list(item) for item in job.slices]}
-                    for job in self.jobs
-                ],
+                **({} if self.lanes_set is None else {"lanes_set": self.lanes_set}),
+                "jobs": list(map(_job_to_dict, self.jobs)),
                 "skipped": self.skipped,
                 "parked": [(item.partition, item.offset, item.code, item.lane) for item in self.parked],
                 "until": self.until,
@@ -278,6 +287,7 @@ class BatchPlan:
             replica=ReplicaVersion(raw["replica"]["base"], raw["replica"]["log"], raw["replica"]["folded"]),
             lanes=raw["lanes"],
             jobs=tuple(_job_from_dict(item, table) for item in raw["jobs"]),
+            lanes_set=raw.get("lanes_set"),
             skipped=tuple((partition, offset) for partition, offset in raw["skipped"]),
             parked=tuple(
                 Parked(partition, offset, Code(code), lane)
@@ -312,10 +322,16 @@ def _slice_to_list(item: Slice) -> list[Any]:
     return [item.part, _bound(item.after), _bound(item.upto)]
 
 
+def _job_to_dict(job: JobPlan) -> dict[str, Any]:
+    left = {} if job.left is None else {"left": job.left}
+    return {"state": job.state.to_dict(), "slices": list(map(_slice_to_list, job.slices)), **left}
+
+
 def _job_from_dict(raw: Mapping[str, Any], table: TableSchema) -> JobPlan:
     state = JobState.from_dict(raw["state"], table)
     columns = state.definition.scan.position_columns(table)
-    return JobPlan(state, tuple(_slice_from_list(values, columns) for values in raw["slices"]))
+    slices = tuple(_slice_from_list(values, columns) for values in raw["slices"])
+    return JobPlan(state, slices, raw.get("left"))
 
 
 def _slice_from_list(raw: Sequence[Any], columns: Sequence[Column]) -> Slice:

@@ -44,6 +44,7 @@ COMMANDS = {
     "pause": "Halt the backfill of a job; live changes go on.",
     "resume": "Go on with a paused backfill, or with a suspended table.",
     "throttle": "Bound the snapshot rows per second of a job.",
+    "lanes": "Change the number of lanes while jobs go on.",
     "drop": "End a job; its output topic stays, unless --delete-topics.",
     "stop": "End the service behind its open batch.",
     "reset": "List what belongs to a state, with the commands that delete it.",
@@ -68,9 +69,9 @@ ROOMS = {
 _FUNCTIONS = {
     **{
         name: ("streaming.cli.jobs.commands", name)
-        for name in ("create", "pause", "resume", "throttle", "drop", "stop")
+        for name in ("create", "pause", "resume", "throttle", "lanes", "drop", "stop")
     },
-    "list": ("streaming.cli.jobs.commands", "list_jobs"),
+    "list": ("streaming.cli.jobs.listing", "command"),
     "rebuild": ("streaming.cli.run", "rebuild"),
 }
 """Module and function of commands that share a module."""

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from schemas.errors import Code, ConfigError, EnvironmentProblem, TopicError
+from schemas.mutations import BRANCHES, named
 from schemas.records import Barrier, Mutation
 from schemas.table import TableSchema
 from schemas.topics import UpstreamTopics
@@ -31,7 +32,8 @@ from streaming.source.barriers.injecting.control_requests import (
     decode_request,
     encode_request,
 )
-from streaming.source.barriers.injecting.control_topic import create_control_topic
+from streaming.source.barriers.injecting.control_topic import claim_on, create_control_topic
+from streaming.source.barriers.injecting.injector import injector_id
 from streaming.source.barriers.injecting.suspended_requests import SuspendedAction, encode_suspended
 
 _POLL_S = 0.1
@@ -106,6 +108,8 @@ class ControlClient:
         self._reader.close()
 
     def send(self, mutation: Mutation) -> str:
+        """Raises: EnvironmentProblem(NOT_SERVED), see `refuse_former`."""
+        refuse_former(self._kafka, self._topics, mutation)
         return send_request(self._kafka, self._topics.control, mutation, timeout_s=self._timeout_s)
 
     def apply(self, mutation: Mutation) -> Applied:
@@ -176,17 +180,37 @@ def refuse(
     lanes: int,
     table: TableSchema,
     partitions: int | None = None,
+    read: Collection[tuple[str, int]] = (),
 ) -> None:
     """Raises: ConfigError for a mutation that the service would refuse, the jobs being these at a barrier.
 
-    `partitions` are the upstream's, None where they are not known.
+    `partitions` and `read` as in `apply_mutation`.
     """
     outcome = apply_mutation(
-        mutation, epoch, tuple(jobs), lanes=lanes, start=epoch, table=table, partitions=partitions
+        mutation, epoch, tuple(jobs), lanes=lanes, start=epoch, table=table, partitions=partitions, read=read
     )
     for report in outcome.reports:
         if report.refused is not None:
             raise refused(report)
+
+
+def refuse_former(kafka: KafkaSettings, topics: UpstreamTopics, mutation: Mutation) -> None:
+    """Refuse what travels under its name, where the claim on the upstream is of a version that knows no such ones.
+
+    Raises: EnvironmentProblem(NOT_SERVED).
+    """
+    name = named(mutation)[0]
+    if name in BRANCHES:
+        return
+    create_control_topic(kafka, topics.control)
+    claim = claim_on(kafka, topics, injector_id(topics))
+    if claim is not None and not claim.by_name:
+        raise EnvironmentProblem(
+            Code.NOT_SERVED,
+            where=topics.data,
+            found=f"barriers by {claim.who}, whose version knows no {name}; nothing was sent",
+            next_step="update what writes the barriers, and every service that reads them before it; try again",
+        )
 
 
 def refused(report: MutationReport) -> ConfigError:

@@ -21,10 +21,10 @@ from state.replica import BASE_PATH, LOG_PATH, Replica
 from state.storage import Storage
 from state.values.last_end import LastEnd
 from state.values.plan import BatchPlan, JobState
-from state.values.progress import Progress, parts_done
+from state.values.progress import Progress, is_complete, parts_done
 from state.values.reading import TableRead
 from streaming.core.forecast import Extent, Phase, extent, phase, records_stored
-from streaming.core.jobs import MutationReport, jobs_after
+from streaming.core.jobs import JobsOutcome, MutationReport, jobs_after
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,11 @@ class JobView:
     progress: Mapping[int, Progress]
     extent: Extent
     stored: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def is_read(self) -> bool:
+        """True if every part is read to its end."""
+        return is_complete(self.progress, self.state.definition.part_count)
 
     @classmethod
     def of(
@@ -85,6 +90,8 @@ class StateView:
     database: DatabaseStart | None = None
     copy: CopyProgress | None = None
     end: LastEnd | None = None
+    lanes_set: int | None = None
+    """What the last `backfill lanes` has set; None where the number is the configuration's."""
     done_ms: int | None = None
     """The end of the last batch that is done, in Unix milliseconds by the storage's clock."""
 
@@ -143,14 +150,16 @@ class StateReader:
         stored = files.rows_by_vnode(table.vnode_count or 1)
         is_done = plan is not None and done.epoch >= plan.epoch
         start = None if entry is None else Start.from_binding(entry.table)
-        states = self._states(plan, is_done=is_done)
+        outcome = self._outcome(plan, is_done=is_done)
+        states = outcome.jobs
         columns = {state.name: state.definition.scan.position_columns(self._table) for state in states}
         every = done.load_all({state.name: state.start for state in states}, columns)
         ends = _ends(plan, is_done=is_done)
         jobs = [JobView.of(state, every[state.name], stored, ends) for state in states]
         return StateView(
             owner="" if entry is None else entry.owner,
-            lanes=plan.lanes if plan else entry.lanes if entry else 0,
+            lanes=outcome.lanes or (plan.lanes if plan else 0),
+            lanes_set=outcome.lanes,
             epoch=done.epoch,
             jobs=tuple(jobs),
             rows_stored=files.base_rows or files.log_rows,
@@ -183,12 +192,15 @@ class StateReader:
         entry = Journal(self._storage, self._table).current
         done = ProgressTable(self._storage, self._table)
         plan = None if entry is None else entry.plan
-        return self._states(plan, is_done=plan is not None and done.epoch >= plan.epoch)
+        return self._outcome(plan, is_done=plan is not None and done.epoch >= plan.epoch).jobs
 
-    def _states(self, plan: BatchPlan | None, *, is_done: bool) -> tuple[JobState, ...]:
+    def _outcome(self, plan: BatchPlan | None, *, is_done: bool) -> JobsOutcome:
+        """The jobs and lanes behind the last batch that is done."""
         if plan is None:
-            return ()
-        return jobs_after(plan, self._table).jobs if is_done else tuple(job.state for job in plan.jobs)
+            return JobsOutcome(())
+        if is_done:
+            return jobs_after(plan, self._table)
+        return JobsOutcome(tuple(job.state for job in plan.jobs), lanes=plan.lanes_set)
 
     def report_on(self, epoch: int) -> MutationReport | None:
         """The report on the mutation of this barrier; None while its batch is not done."""

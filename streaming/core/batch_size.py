@@ -218,18 +218,18 @@ _LIKELY_CHANGE_BYTES = 500.0
 
 
 class BatchSizer:
-    """The batch sizes of one service. `held_bytes`: memory for the changes of a batch, in all lanes together."""
+    """The batch sizes of one service. `lane_bytes`: memory for the changes of a batch, in each lane."""
 
-    def __init__(self, held_bytes: int) -> None:
-        self._held_bytes = held_bytes
+    def __init__(self, lane_bytes: int) -> None:
+        self._lane_bytes = lane_bytes
         self._change_bytes = _LIKELY_CHANGE_BYTES
         self._budgets: dict[str, SnapshotBudget] = {}
         self._planned: dict[str, Amount] = {}
         self._rest, self._start_delay = OverheadMs(), StartDelay()
 
-    def most_records(self) -> int:
+    def most_records(self, lanes: int) -> int:
         """Upstream records in a batch of several intervals: half of the lanes' memory, by the size of recent ones."""
-        return min(MAX_BATCH_RECORDS, int(self._held_bytes / 2 / self._change_bytes))
+        return min(MAX_BATCH_RECORDS, int(self._lane_bytes * lanes / 2 / self._change_bytes))
 
     def likely_bytes(self, records: int) -> int:
         """Bytes that this many changes take in memory, by the size that changes had so far."""

@@ -7,16 +7,19 @@ A mutation that can't be carried out changes nothing; it leaves a report for the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from schemas.errors import BackfillError, Code
 from schemas.job import JobDefinition
-from schemas.kinds.lanes import lanes_misfit
-from schemas.records import Add, Drop, Mutation, Pause, Resume, Stop, Throttle
+from schemas.kinds.lanes import rescale_misfit
+from schemas.records import Add, Drop, Lanes, Mutation, Other, Pause, Resume, Stop, Throttle
 from schemas.table import TableSchema
 from state.values.plan import BatchPlan, JobState
 from state.values.progress import Progress, is_complete
+
+_NAME = re.compile("[A-Za-z]{1,40}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +33,19 @@ class MutationReport:
 
 @dataclass(frozen=True, slots=True)
 class JobsOutcome:
-    """Jobs after some mutations, in order of creation. `stop`: a Stop was among them."""
+    """Jobs after some mutations, in order of creation. `stop`: a Stop was among them.
+
+    `lanes` is what the last `Lanes` has set; None without one, where the number is the configuration's.
+    """
 
     jobs: tuple[JobState, ...]
     reports: tuple[MutationReport, ...] = ()
     stop: bool = False
+    lanes: int | None = None
 
     def __or__(self, other: JobsOutcome) -> JobsOutcome:
-        return JobsOutcome(other.jobs, self.reports + other.reports, self.stop or other.stop)
+        lanes = self.lanes if other.lanes is None else other.lanes
+        return JobsOutcome(other.jobs, self.reports + other.reports, self.stop or other.stop, lanes)
 
 
 def jobs_after(plan: BatchPlan, table: TableSchema) -> JobsOutcome:
@@ -45,7 +53,8 @@ def jobs_after(plan: BatchPlan, table: TableSchema) -> JobsOutcome:
 
     A silent batch opens none: those that are not open start later.
     """
-    outcome = JobsOutcome(tuple(_behind(job.state, plan) for job in plan.jobs))
+    outcome = JobsOutcome(tuple(_behind(job.state, plan) for job in plan.jobs), lanes=plan.lanes_set)
+    read = frozenset((job.state.name, job.state.start) for job in plan.jobs if job.is_read)
     for aligned in plan.barriers:
         mutation = aligned.barrier.mutation
         if mutation is not None:
@@ -53,10 +62,11 @@ def jobs_after(plan: BatchPlan, table: TableSchema) -> JobsOutcome:
                 mutation,
                 aligned.epoch,
                 outcome.jobs,
-                lanes=plan.lanes,
+                lanes=outcome.lanes or plan.lanes,
                 start=plan.epoch,
                 table=table,
                 partitions=len(plan.first_offsets),
+                read=read,
             )
     return outcome
 
@@ -119,10 +129,12 @@ def apply_mutation(
     start: int,
     table: TableSchema,
     partitions: int | None,
+    read: Collection[tuple[str, int]] = (),
 ) -> JobsOutcome:
     """Apply the mutation of barrier `epoch` to the jobs. A new job starts at `start`, the end of the batch.
 
-    `partitions` are the upstream's, None where they are not known.
+    `partitions` are the upstream's, None where they are not known; `read` names no-shuffle backfills, by name and
+    start, that are read to their end.
     """
 
     def refuse(code: Code, text: str) -> JobsOutcome:
@@ -156,6 +168,14 @@ def apply_mutation(
             )
         case Stop():
             return JobsOutcome(jobs, (MutationReport(epoch, "stop"),), stop=True)
+        case Lanes(count):
+            known = [(job.definition, (job.name, job.start) in read) for job in jobs]
+            if misfit := rescale_misfit(count, known, table, partitions):
+                return refuse(Code.RESCALE_REFUSED, f"lanes {count}: {misfit}")
+            return JobsOutcome(jobs, (MutationReport(epoch, f"lanes {count}"),), lanes=count)
+        case Other(name):
+            shown = name if _NAME.fullmatch(name) else "?"
+            return refuse(Code.MUTATION_UNKNOWN, f"{shown}: a mutation that this version does not know")
 
 
 def _added(
@@ -179,8 +199,6 @@ def _added(
     if partitions and definition.parts_are_partitions and definition.output_partitions != partitions:
         wrong = f"{definition.output_partitions} output_partitions for the upstream's {partitions} partitions"
         return Code.JOB_INVALID, f"add {name}: {wrong}"
-    if definition.is_coupled and partitions and lanes != partitions:
-        wrong = f"{lanes} lanes, and it needs one for each of the upstream's {partitions} partitions"
-        return Code.RESCALE_REFUSED, f"add {name}: {wrong}"
-    fault = lanes_misfit(definition, lanes)
-    return _created(definition, start) if fault is None else (Code.JOB_INVALID, f"add {name}: {fault}")
+    if misfit := rescale_misfit(lanes, [(definition, False)], table, partitions):
+        return Code.RESCALE_REFUSED if definition.is_coupled else Code.JOB_INVALID, f"add {name}: {misfit}"
+    return _created(definition, start)

@@ -258,6 +258,7 @@ class Status(ApiModel):
     barrier_at: float | None = Field(description="When that was injected.")
     barrier_age_s: float | None
     lanes: int
+    lanes_set: bool = Field(description="True if `backfill lanes` has set them, before the file.")
     vnode_count: int = Field(
         description="0 where rows have no identity: nothing is kept of them; and where vnodes are the upstream's "
         "partitions, before the first batch."

@@ -199,6 +199,7 @@ class StatusCache:
                 barrier_at=unix_ms_from_epoch(epoch) / 1_000 if epoch else None,
                 barrier_age_s=barrier_age_s,
                 lanes=state.lanes if state else 0,
+                lanes_set=bool(state and state.lanes_set),
                 vnode_count=self.vnode_count,
                 replica_rows=files.base_rows if files else 0,
                 initial=_shown(CopyingStatus, self.vitals.copy),

@@ -20,7 +20,7 @@ from streaming.protocol.lanes.attempts import LaneAttempts, LaneTasks
 from streaming.protocol.lanes.overrun import Overruns
 from streaming.protocol.planner import DuplicatesBefore, Planner
 from streaming.protocol.recovery.recover import Recovery
-from streaming.protocol.report import BatchReport, StateAtBarrier, Sums
+from streaming.protocol.report import BatchReport, StateAtBarrier
 from streaming.protocol.setup import BatchSetup
 from streaming.protocol.stream_state import StreamState
 from streaming.protocol.table_read import TableReading
@@ -50,14 +50,14 @@ class Batches:
 
     def __init__(self, setup: BatchSetup) -> None:
         storage, table = setup.storage, setup.table
-        self._setup, self._batch_sizer = setup, BatchSizer(setup.limits.lane_bytes * setup.lane_count)
+        self._setup, self._batch_sizer = setup, BatchSizer(setup.limits.lane_bytes)
         # Opened in reverse order of effects: the instance that we took over from may still be making its last ones. If
         # its progress is visible here, so is its log.
         progress_table = self.progress_type(storage, table)
         self.replica = self.replica_type(storage, table)
         log = UpstreamLog(setup.upstream_format, setup.begins, self._batch_sizer.likely_bytes)
         scans = self.scans_type(self.replica, log)
-        self.state = StreamState(table, setup.first_offsets, self._batch_sizer)
+        self.state = StreamState(table, setup.first_offsets, self._batch_sizer, setup.declared_lanes)
         self.reading = TableReading(storage, table, setup.reads)
         tasks = self.tasks_type(setup, self.replica, scans, self._batch_sizer, self.reading)
         self._attempts = LaneAttempts(setup, tasks, self.overruns_type(setup.journal))
@@ -112,8 +112,9 @@ class Batches:
             self.replica.files(self.replica.pin()),
             setup.table.vnode_count,
             self.state.epoch,
-            setup.lane_count,
+            self.state.lanes,
             self.next_offsets(),
+            self.state.lanes_set is not None,
         )
 
     @property
@@ -169,7 +170,8 @@ class Batches:
         # 1. A state that is older than its outputs is brought forward first, up to a barrier that they hold.
         step = self._planner.step()
         if step is not None:
-            found = step.barriers_of_batch(waiting, self.next_offsets(), self._batch_sizer.most_records())
+            most = self._batch_sizer.most_records(self.state.lanes)
+            found = step.barriers_of_batch(waiting, self.next_offsets(), most)
             if found is None:
                 return None
             waiting = found
@@ -213,7 +215,7 @@ class Batches:
     def _execute(self, effects: Sequence[Effect], clock: Stopwatch) -> BatchReport:
         failpoints.expect(last=self._ends_a_job(effects[0].plan))
         done = self.executor.execute(effects, clock)
-        self._learn(done.sums, sum(clock.step_ms.values()))
+        self._learn(done, sum(clock.step_ms.values()))
         return self._report(done)
 
     def _ends_a_job(self, plan: BatchPlan) -> bool:
@@ -223,10 +225,11 @@ class Batches:
                 return True
         return False
 
-    def _learn(self, sums: Sums, took_ms: float) -> None:
+    def _learn(self, done: Done, took_ms: float) -> None:
         """Update the estimates for the next plans: size of a change, time of a snapshot row, fixed time of a batch."""
+        sums = done.sums
         lane_ms, rows = sums.lane_ms, sums.snapshot_rows
-        side_by_side = min(self._setup.lanes.slots, self._setup.lane_count)
+        side_by_side = min(self._setup.lanes.slots, done.plan.lanes)
         read_ms = (lane_ms.get("snapshot", 0.0) + lane_ms.get("commit", 0.0)) / side_by_side if rows else 0.0
         if any(sums.history_rows.values()):
             # They are read, decoded and sent with the changes, so the time above that of other batches is theirs.

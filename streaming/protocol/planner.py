@@ -6,7 +6,7 @@ lanes send. Registering them again, after a crash, gives the same ids.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 import structlog
@@ -18,6 +18,7 @@ from schemas.records import RecordId
 from state.progress_table import ProgressTable
 from state.replica import Replica
 from state.values.plan import AlignedBarrier, BatchPlan, JobPlan, JobState, Pin, ReplicaVersion
+from state.values.progress import parts_done
 from streaming.core.batch_size import BatchSizer
 from streaming.core.planning import CutFunction, choose_barriers, upto_released
 from streaming.protocol.recovery.steps import Step, out_of_step, upto_mutation
@@ -81,7 +82,8 @@ class Planner:
             self._state.jobs = tuple(map(self._with_ids, self._state.jobs))
         plan = self._plan(barriers, self._replica.pin(), duplicates(barriers[-1]))
         jobs = self._forward.jobs_of(step, self._state.jobs, self._state.progress)
-        return replace(plan, jobs=jobs, lanes=self._forward.lanes_of(step, jobs), silent=step.silent)
+        lanes = self._forward.lanes_of(step, jobs, self._state.lanes)
+        return replace(plan.with_jobs(self._counted(jobs)), lanes=lanes, silent=step.silent)
 
     def ordinary(self, waiting: Sequence[AlignedBarrier], duplicates: DuplicatesBefore) -> BatchPlan:
         """The plan over the first of the waiting barriers. Incompatible new jobs are refused.
@@ -89,7 +91,9 @@ class Planner:
         Raises: TopicError for such a job of the configuration, ConfigError and EnvironmentProblem likewise.
         """
         state, version = self._state, self._replica.pin()
-        barriers = tuple(choose_barriers(waiting, state.next_offsets(), self._batch_sizer.most_records()))
+        barriers = tuple(
+            choose_barriers(waiting, state.next_offsets(), self._batch_sizer.most_records(state.lanes))
+        )
         if not self._forward.is_over:
             barriers = upto_mutation(barriers)
         pin = Pin(version, state.next_offsets())
@@ -97,9 +101,18 @@ class Planner:
             if not job.opened:
                 self._check_new(job, pin)
         self._register()
-        return self._plan(barriers, version, duplicates(barriers[-1])).with_jobs(
-            self._planned(pin, barriers[-1])
-        )
+        jobs = self._counted(self._planned(pin, barriers[-1]))
+        return self._plan(barriers, version, duplicates(barriers[-1])).with_jobs(jobs)
+
+    def _counted(self, jobs: Iterable[JobPlan]) -> list[JobPlan]:
+        """With the parts that no-shuffle backfills have left, which decide about `Lanes`."""
+        progress = self._state.progress
+        return [
+            replace(job, left=definition.part_count - parts_done(progress.get(definition.name, {})))
+            if (definition := job.state.definition).is_coupled
+            else job
+            for job in jobs
+        ]
 
     def _planned(self, pin: Pin, end: AlignedBarrier) -> list[JobPlan]:
         state, cut_of = self._state, self.cut_of(pin)
@@ -135,7 +148,8 @@ class Planner:
             barriers=tuple(barriers),
             first_offsets=self._state.next_offsets(),
             replica=version,
-            lanes=self._setup.lane_count,
+            lanes=self._state.lanes,
+            lanes_set=self._state.lanes_set,
             skipped=tuple(sorted(skipped)),
             seen=self._state.seen,
         )
@@ -146,14 +160,18 @@ class Planner:
     def _check_new(self, job: JobState, pin: Pin) -> None:
         try:
             misfit = self.scans.scan_for(job.definition).incompatibility(job.definition, pin)
-            misfit = lanes_misfit(job.definition, self._setup.lane_count) or misfit
+            misfit = self._rescaled(job) or misfit
             if misfit is not None:
                 raise ConfigError(Code.JOB_INVALID, where=f"job {job.name}", found=misfit)
             self._setup.sink_of(job.definition).refuse_used(job.definition)
         except (ConfigError, TopicError) as error:
             if self._journal.is_superseded:  # the records are the successor's
                 raise self._journal.fenced() from error
-            self._state.refuse(job, error)
+            # A `Lanes` since the start is no fault of the configuration, for which the service would end.
+            self._state.refuse(job, error, may_raise=self._rescaled(job) is None)
+
+    def _rescaled(self, job: JobState) -> str | None:
+        return lanes_misfit(job.definition, self._state.lanes)
 
     def _register(self) -> None:
         for job in self._state.jobs:

@@ -20,7 +20,10 @@ _Number = TypeVar("_Number", int, float)
 
 @dataclass(frozen=True)
 class StateAtBarrier:
-    """Jobs, their progress and the replica between two batches. `ends` are the offsets that are handled."""
+    """Jobs, their progress and the replica between two batches. `ends` are the offsets that are handled.
+
+    `lanes_set`: `backfill lanes` has set their number.
+    """
 
     jobs: Sequence[JobState]
     progress: Mapping[str, Mapping[int, Progress]]
@@ -29,6 +32,7 @@ class StateAtBarrier:
     epoch: int
     lanes: int
     ends: Sequence[int]
+    lanes_set: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,14 @@ class BatchReport:
         """The state at the batch's last barrier."""
         plan, jobs = self.plan, self.outcome.jobs
         return StateAtBarrier(
-            jobs, self.progress, self.files, self.vnode_count, plan.epoch, plan.lanes, plan.end_offsets
+            jobs,
+            self.progress,
+            self.files,
+            self.vnode_count,
+            plan.epoch,
+            self.outcome.lanes or plan.lanes,
+            plan.end_offsets,
+            self.outcome.lanes is not None,
         )
 
 

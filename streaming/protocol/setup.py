@@ -46,7 +46,7 @@ class BatchSetup:
     forward: Forward
     first_offsets: Sequence[int]
     lanes: LaneRunner
-    lane_count: int
+    declared_lanes: int
     schemas: SchemaBook
     registers: Registering
     logged: LoggedRecords

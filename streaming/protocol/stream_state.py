@@ -23,10 +23,15 @@ log = structlog.get_logger(__name__)
 
 
 class StreamState:
-    """Changed by the thread that runs batches, read by others. `first_offsets` is the beginning of the upstream."""
+    """Changed by the thread that runs batches, read by others. `first_offsets` is the beginning of the upstream.
 
-    def __init__(self, table: TableSchema, first_offsets: Sequence[int], batch_sizer: BatchSizer) -> None:
-        self._table, self._batch_sizer = table, batch_sizer
+    `declared_lanes` are those of the configuration.
+    """
+
+    def __init__(
+        self, table: TableSchema, first_offsets: Sequence[int], batch_sizer: BatchSizer, declared_lanes: int
+    ) -> None:
+        self._table, self._batch_sizer, self._declared_lanes = table, batch_sizer, declared_lanes
         self._beginning = tuple(first_offsets)
         self.position: AlignedBarrier | None = None
         self.jobs: tuple[JobState, ...] = ()
@@ -36,6 +41,8 @@ class StreamState:
         """End of the parts of the interval behind the position that are in the log; None without parts."""
         self.seen: Marks = {}
         """The positions seen of the upstream up to the end of the log, if its records may be redelivered."""
+        self.lanes_set: int | None = None
+        """What the last `Lanes` has set; None where the configuration's number holds."""
         self.configured: tuple[JobDefinition, ...] = ()
         """Jobs of the configuration that are still to be added."""
         self._in_file: frozenset[str] = frozenset()
@@ -46,6 +53,11 @@ class StreamState:
     def epoch(self) -> int:
         """Epoch of the position; 0 at the beginning."""
         return 0 if self.position is None else self.position.epoch
+
+    @property
+    def lanes(self) -> int:
+        """The lanes of the next batch."""
+        return self.lanes_set or self._declared_lanes
 
     @property
     def starts(self) -> dict[str, int]:
@@ -70,12 +82,12 @@ class StreamState:
         self.configured = tuple(job.with_partitions(len(self._beginning)) for job in jobs)
         self._in_file = frozenset(job.name for job in jobs)
 
-    def refuse(self, job: JobState, error: BackfillError) -> None:
+    def refuse(self, job: JobState, error: BackfillError, *, may_raise: bool = True) -> None:
         """Remove a new job that is incompatible, or whose topics or schemas are. The next batch reports it.
 
         Raises: the error, for a job of the configuration that was not delayed: the operator is watching the start.
         """
-        if job.name in self._in_file - self._delayed:
+        if may_raise and job.name in self._in_file - self._delayed:
             raise error
         self._refused.append(MutationReport(job.start, f"add {job.name}: {error}", error.code))
         self._remove(job)
@@ -143,5 +155,5 @@ class StreamState:
             if job.name not in before or job.start == plan.epoch:
                 self.progress[job.name] = Parts()
                 self._batch_sizer.forget(job.name)
-        self.position, self.built = plan.end, None
+        self.position, self.built, self.lanes_set = plan.end, None, outcome.lanes
         return outcome

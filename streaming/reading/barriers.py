@@ -13,7 +13,9 @@ from schemas.records import (
     Barrier,
     BarrierKind,
     Drop,
+    Lanes,
     Mutation,
+    Other,
     Pause,
     Resume,
     Stop,
@@ -23,7 +25,7 @@ from schemas.records import (
 from streaming.reading.entries import Place, Source, TopicEntry
 from streaming.reading.values.avro_bytes import MAX_ITEMS, AvroCursor
 from streaming.reading.values.invalid import InvalidRecordError
-from streaming.reading.values.json_text import JsonObject, as_object, parsed, text_of
+from streaming.reading.values.json_text import JsonObject, as_object, compact, parsed, text_of
 from streaming.reading.values.json_values import whole
 
 MAX_BARRIER_BYTES = 16 << 20
@@ -37,6 +39,7 @@ _MUTATIONS: dict[str, tuple[type, tuple[str, ...]]] = {
     "Resume": (Resume, ("job",)),
     "Throttle": (Throttle, ("job", "rate_limit")),
     "Stop": (Stop, ()),
+    "Other": (Other, ("name", "value")),
 }
 """In the order of the union in Avro, behind null; with their fields."""
 _OPTIONAL = {"Pause", "Resume"}
@@ -112,7 +115,22 @@ def _mutation_from_avro(cursor: AvroCursor) -> Mutation | None:
         else:
             values[field] = _optional(cursor, AvroCursor.string) if name in _OPTIONAL else cursor.string()
     mutation: Mutation = make(**values)
-    return mutation
+    return _named(mutation.name, mutation.value) if isinstance(mutation, Other) else mutation
+
+
+def _named(name: str, text: str) -> Mutation:
+    """A mutation of the union's last branch. One that is not known here is left as it is."""
+    given = parsed(text)
+    if name in _MUTATIONS:
+        raise _BarrierError("a mutation that has a branch of its own")
+    return _lanes(given) if name == "Lanes" else Other(name, text)
+
+
+def _lanes(given: object) -> Lanes:
+    fields = dict(as_object(given))
+    if set(fields) != {"lanes"}:
+        raise _BarrierError("Lanes with other fields than its own")
+    return Lanes(_whole(fields, "lanes", -_LONG_MAX - 1, _LONG_MAX))
 
 
 def _progress_from_avro(cursor: AvroCursor) -> VnodeProgress:
@@ -213,8 +231,10 @@ def _mutation_from_json(value: JsonObject) -> Mutation:
     if len(value) != 1:
         raise _BarrierError(f"a mutation with {len(value)} names")
     [(name, given)] = value
-    if name not in _MUTATIONS:
-        raise _BarrierError("a mutation that this version does not know", Code.BARRIER_UNSUPPORTED)
+    if name == "Lanes":
+        return _lanes(given)
+    if name not in _MUTATIONS or name == "Other":
+        return Other(name, compact(given))
     make, names = _MUTATIONS[name]
     fields = dict(as_object(given))
     if set(fields) != set(names):

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from schemas.errors import Code, ConfigError
 from schemas.job import JobDefinition
-from schemas.kinds.lanes import lanes_misfit
+from schemas.kinds.lanes import rescale_misfit
 from schemas.settings.config import ServiceConfig
 from schemas.settings.consistency import default_lanes
-from state.values.progress import Progress, is_complete
+from schemas.table import TableSchema
+from state.values.progress import is_complete
 
 if TYPE_CHECKING:  # `doctor` needs none of what runs batches
     from streaming.protocol.batches import Batches
@@ -50,42 +51,31 @@ def refuse_changed_jobs(known: Iterable[JobDefinition], configured: Iterable[Job
             raise ConfigError(Code.JOB_CHANGED, where=f"job {job.name}", found="; ".join(differences))
 
 
-def refuse_incompatible_lanes(known: Iterable[JobDefinition], lanes: int) -> None:
-    """Raises: ConfigError(CONFIG_INVALID) for lanes with which a job can't run, see `JobDefinition.lanes_misfit`."""
-    for job in known:
-        misfit = lanes_misfit(job, lanes)
-        if misfit is not None:
-            raise ConfigError(
-                Code.CONFIG_INVALID,
-                where="lanes",
-                found=f"{misfit} of {job.name}",
-                expected="lanes that divide the output_partitions of every job, or, with read: topic, are no more "
-                "than the upstream's partitions",
-                next_step="choose another number of lanes",
-            )
-
-
 def refuse_rescale(
-    known: Iterable[tuple[JobDefinition, Mapping[int, Progress]]],
+    known: Iterable[tuple[JobDefinition, bool]],
     configured: Iterable[JobDefinition],
     lanes: int,
+    table: TableSchema,
     partitions: int,
+    *,
+    is_set: bool = False,
 ) -> None:
-    """A no-shuffle backfill is tied to one lane a partition until it is complete; `known` jobs have their progress.
+    """Raises: ConfigError(RESCALE_REFUSED) for lanes with which a job can't run, see `rescale_misfit`.
 
-    Raises: ConfigError(RESCALE_REFUSED).
+    `known` jobs are with True once they are read to their end; `is_set`: a `Lanes` has set the number.
     """
-    if lanes == partitions:
-        return
-    by_name = {job.name: (job, progress) for job, progress in known}
-    new = {job.name: (job, dict[int, Progress]()) for job in configured if job.name not in by_name}
-    for job, progress in (*by_name.values(), *new.values()):
-        if job.is_coupled and not is_complete(progress, job.part_count):
-            raise ConfigError(
-                Code.RESCALE_REFUSED,
-                where="lanes",
-                found=f"{lanes} lanes for {partitions} partitions, and job {job.name} is not complete",
-            )
+    jobs = list(known)
+    names = {job.name for job, _ in jobs}
+    jobs += [(job, False) for job in configured if job.name not in names]
+    misfit = rescale_misfit(lanes, jobs, table, partitions)
+    if misfit is not None:
+        found = (
+            f"{misfit}; `backfill lanes` has set the number, before `lanes` of the file" if is_set else misfit
+        )
+        step = "take the new job out of the file, start, and give `backfill lanes` and `backfill create`"
+        raise ConfigError(
+            Code.RESCALE_REFUSED, where="lanes", found=found, next_step=step if is_set else None
+        )
 
 
 def check_jobs(batches: Batches, config: ServiceConfig) -> None:
@@ -94,9 +84,11 @@ def check_jobs(batches: Batches, config: ServiceConfig) -> None:
     known = [job.definition for job in batches.jobs]
     configured = [job.with_partitions(partitions) for job in config.jobs]
     refuse_changed_jobs(known, configured)
-    refuse_incompatible_lanes((*known, *configured), config.lanes)
-    progress = [(job, batches.progress.get(job.name, {})) for job in known]
-    refuse_rescale(progress, configured, config.lanes, partitions)
+    read = [(job, is_complete(batches.progress.get(job.name, {}), job.part_count)) for job in known]
+    state = batches.state
+    refuse_rescale(
+        read, configured, state.lanes, config.table, partitions, is_set=state.lanes_set is not None
+    )
 
 
 def are_complete(batches: Batches) -> bool:

@@ -124,9 +124,7 @@ class Startup:
         start = self._start(is_new=current is None)
         beginning = self.found.beginning if start is None else list(start.offsets)
         # 2. The journal's new owner. A half done batch is finished by as many lanes as began it.
-        open_lanes = current.plan.lanes if current and current.plan else 0
-        lane_count = max(config.lanes, open_lanes)
-        former = journal.take_over(self.owner, lane_count, binding(config.table, upstream, start))
+        former = journal.take_over(self.owner, binding(config.table, upstream, start))
         # 3. The components, which read state and topics as of the take-over.
         upstream_format = self._upstream_format(start)
         source = UpstreamSource(
@@ -148,7 +146,7 @@ class Startup:
         failpoints.reach(Failpoint.TAKEN_OVER)
         # 4. The fences: behind them no transaction of the former instance can commit.
         if former is not None:
-            self._fence(transactional_id(batches.replica), max(former.lanes, lane_count), former.plan)
+            self._fence(transactional_id(batches.replica), former.lanes, former.plan)
         failpoints.reach(Failpoint.FENCED)
         batches.configure(config.jobs)
         return Owned(journal, upstream, source, lanes, batches, start, reads)
@@ -201,7 +199,7 @@ class Startup:
             table=config.table,
             sink_of=self.sinks,
             lanes=lanes,
-            lane_count=config.lanes,
+            declared_lanes=config.lanes,
             journal=journal,
             first_offsets=beginning,
             read_letters=reads_letters,
@@ -213,7 +211,6 @@ class Startup:
                 self.sinks,
                 newest,
                 config.table,
-                config.lanes,
                 rebuild=self.found.rebuild,
                 oldest=partial(_oldest, kafka, config.topics.barriers),
             ),

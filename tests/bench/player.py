@@ -165,7 +165,7 @@ class Player:
         self._storage.prepare()
         self._compactions = self._number = 0
         journal = Journal(self._storage, TABLE)
-        journal.take_over(f"player {os.getpid()}", _LANES, "{}")
+        journal.take_over(f"player {os.getpid()}", "{}")
         setup = BatchSetup(
             storage=self._storage,
             table=TABLE,
@@ -174,13 +174,13 @@ class Player:
             schemas=NoSchemas(),
             registers=NoRegistry(),
             logged=NothingLogged(),
-            lane_count=_LANES,
+            declared_lanes=_LANES,
             journal=journal,
             first_offsets=[0],
             read_letters=_never,
             early_letters=_no_letters,
             bad_records=BadRecords("played"),
-            forward=Forward(lambda job: _NoSink(), lambda: 0, TABLE, _LANES),
+            forward=Forward(lambda job: _NoSink(), lambda: 0, TABLE),
             now_ms=lambda: self._number * 1_000,
         )
         self._batches = Batches(setup)

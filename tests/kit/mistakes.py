@@ -142,7 +142,7 @@ def state_of(kind: str, folder: Path, topic: str, kafka: KafkaSettings) -> Itera
         "never-read": replace(found, partitions=1),
     }.get(kind, found)
     journal = Journal(storage, table)
-    journal.take_over(_OWNER, 2, binding(table, bound))
+    journal.take_over(_OWNER, binding(table, bound))
     if kind in ("with-job", "of-one-partition"):
         Replica(storage, table)
         ProgressTable(storage, table)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from schemas.job import JobDefinition
 from schemas.position import Key
-from schemas.records import Add, Mutation, Pause, Resume, Row, Throttle
+from schemas.records import Add, Lanes, Mutation, Pause, Resume, Row, Throttle
 from schemas.settings.limits import Limits
 from schemas.table import TableSchema, declare
 from tests.kit.examples import examples
@@ -105,7 +105,8 @@ def scripts(draw: st.DrawFn) -> Script:
     table = draw(tables())
     rows = draw(rows_of(table))
     jobs = draw(definitions(table, "copy")), draw(definitions(table, "second"))
-    mutations: list[Mutation] = [*HOLDS, *RELEASES, *RELEASES, Add(jobs[1].to_json())]
+    rescales = map(Lanes, (1, 2, 3, 4))
+    mutations: list[Mutation] = [*HOLDS, *RELEASES, *RELEASES, *rescales, Add(jobs[1].to_json())]
     intervals = st.builds(
         Interval,
         rows=st.lists(st.sampled_from(rows), max_size=8),

@@ -10,7 +10,7 @@ from schemas.formats.protocol import Images, UpstreamFormat
 from schemas.formats.registry import DEFAULT
 from schemas.job import JobDefinition
 from schemas.position import Key
-from schemas.records import Add, Drop, Mutation, Pause, Resume, Throttle
+from schemas.records import Add, Drop, Lanes, Mutation, Pause, Resume, Throttle
 from schemas.settings.limits import Limits
 from schemas.table import TableSchema
 from tests.kit.appended import RowsUpstream
@@ -306,6 +306,11 @@ class Writer:
         command.expect(2, "rate")
         rate = command.number("rate", 0) if "rate" in command.options else None
         self._mutate(command, Throttle(command.words[1], rate))
+
+    def do_lanes(self, command: Command) -> None:
+        """`lanes 4`: the lanes change behind the batch of the next barrier."""
+        command.expect(2)
+        self._mutate(command, Lanes(int(command.words[1])))
 
     def _one_or_all(self, command: Command) -> str | None:
         command.expect(min(len(command.words), 2))

@@ -257,8 +257,8 @@ class ForgetsMutations(Batches):
 class TakesNothingOver(Journal):
     """Goes on in the name of the owner before."""
 
-    def take_over(self, owner: str, lanes: int, table_json: str) -> Entry | None:
-        return self._current or super().take_over(owner, lanes, table_json)
+    def take_over(self, owner: str, table_json: str) -> Entry | None:
+        return self._current or super().take_over(owner, table_json)
 
 
 class _BelievesInSuccessors(Executor):

@@ -30,8 +30,8 @@ class ReadsNoSlices(Forward):
 
 
 class GroupsLanesAsEver(Forward):
-    def lanes_of(self, step: Step, jobs: Sequence[JobPlan]) -> int:
-        return self._lane_count
+    def lanes_of(self, step: Step, jobs: Sequence[JobPlan], lanes: int) -> int:
+        return lanes
 
 
 class SendsAllSilently(Forward):

@@ -22,6 +22,7 @@ from tests.simulation import broken_forward as ahead
 from tests.simulation import broken_lanes as lanes
 from tests.simulation import broken_plans as plans
 from tests.simulation import broken_reading as reading
+from tests.simulation import broken_rescales as rescales
 from tests.simulation import broken_scan as scan
 from tests.simulation import broken_suspensions as suspended
 from tests.simulation.broker import Broker
@@ -32,6 +33,7 @@ from tests.simulation.histories import play, play_from_database, play_rows_behin
 from tests.simulation.instance import Instance
 from tests.simulation.power import power_failures
 from tests.simulation.redelivery import crashes_of, redeliveries
+from tests.simulation.rescaled import rescaled
 from tests.simulation.restores import jobs_that_come_and_go, restores
 from tests.simulation.rows import SimulatedStore
 from tests.simulation.storage import MemoryStorage
@@ -224,6 +226,14 @@ CANARIES = (
         "a row that is too long takes slices that were sent",
         _breaking(batches=plans.GivesUpSentSlices),
         crashes_of=long_rows,
+    ),
+    *(
+        Canary("5 mutations", broken, _breaking(batches=how), crashes_of=rescaled)
+        for broken, how in {
+            "a lane keeps vnodes that it gave away": rescales.KeepsVnodes,
+            "what is half done is finished by other lanes": rescales.FinishesByOthers,
+            "a restart takes the lanes of the file": rescales.ForgetsLanes,
+        }.items()
     ),
     Canary("power", "the journal is not synced", _breaking(storage=disk.UnsyncedJournal), power=True),
     Canary("power", "the log is not synced", _breaking(storage=disk.UnsyncedLog), power=True),

@@ -7,7 +7,7 @@ moments are enumerated.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from itertools import count
 
@@ -18,44 +18,57 @@ from tests.simulation.judge import violations
 from tests.simulation.world import Durable, Setting, World
 
 
-def every_stop(order: Order) -> range:
+def five_epochs() -> Setting:
+    """The job that is handed over."""
+    return job_of_epochs(5)
+
+
+def every_stop(order: Order, setting_of: Callable[[], Setting] = five_epochs) -> range:
     """All steps that an instance takes without faults."""
-    return range(1, len(_without_faults(order)) + 1)
+    return range(1, len(_without_faults(order, setting_of)) + 1)
 
 
 def one_batch(order: Order) -> range:
     """Its steps from one plan to the next, in the middle of the job: slices are read, changes sent."""
-    plans = [number for number, step in enumerate(_without_faults(order)) if "commit journal" in step]
+    trace = _without_faults(order, five_epochs)
+    plans = [number for number, step in enumerate(trace) if "commit journal" in step]
     return range(plans[3] + 1, plans[4] + 2)
 
 
 @cache
-def _without_faults(order: Order) -> list[str]:
-    world, _ = play_on(_setting(), order, Durable.beginning(_setting()))
+def _without_faults(order: Order, setting_of: Callable[[], Setting]) -> list[str]:
+    world, _ = play_on(setting_of(), order, Durable.beginning(setting_of()))
     return [step for step in world.scheduler.trace if step.startswith("service-1.")]
 
 
-def _setting() -> Setting:
-    return job_of_epochs(5)
-
-
 def hand_overs(
-    order: Order, stops: Iterable[int], instance_type: type[Instance] = Instance
+    order: Order,
+    stops: Iterable[int],
+    instance_type: type[Instance] = Instance,
+    setting_of: Callable[[], Setting] = five_epochs,
+    wakes: int = 1,
 ) -> Iterator[tuple[int, int, list[str]]]:
-    """Steps of the first before it stops, steps of the second before the first goes on, and what is wrong then."""
+    """Steps of the first before it stops, steps of the second before the first goes on, and what is wrong then.
+
+    Of the moments at which the first goes on every one, or every `wakes`th, is played.
+    """
     for stop in stops:
-        for wake in count(1):
-            played = hand_over(order, stop, wake, instance_type)
+        for wake in count(1, wakes):
+            played = hand_over(order, stop, wake, instance_type, setting_of)
             if played is None:
                 break
             yield stop, wake, played[1]
 
 
 def hand_over(
-    order: Order, stop: int, wake: int, instance_type: type[Instance] = Instance
+    order: Order,
+    stop: int,
+    wake: int,
+    instance_type: type[Instance] = Instance,
+    setting_of: Callable[[], Setting] = five_epochs,
 ) -> tuple[list[str], list[str]] | None:
     """The trace, and what is wrong at its end; None if one of the two comes to rest before it has gone so far."""
-    world = World(_setting(), NoFaults(), instance_type=instance_type)
+    world = World(setting_of(), NoFaults(), instance_type=instance_type)
     world.scheduler.policy = WithObserver(order, world)
     try:
         first = world.start()

@@ -13,7 +13,7 @@ from schemas.formats.protocol import UpstreamFormat
 from schemas.formats.registry import DEFAULT
 from schemas.job import JobDefinition
 from schemas.kinds.scans import TopicScan
-from schemas.records import Change, Op, Resume, Throttle
+from schemas.records import Change, Lanes, Op, Resume, Throttle
 from schemas.settings.limits import Limits
 from schemas.table import TableSchema, declare
 from tests.kit.avro_codec import ChangeCodec, KeyCodec
@@ -63,6 +63,10 @@ FROM_DATABASE = 0.1
 
 ROWS_BEHIND = 0.05
 """Of all histories, those in which lanes' rows fall behind while the log is merged."""
+
+
+RESCALED = 0.08
+"""Of all histories, those whose lanes change while an instance runs, where they may."""
 
 
 NO_SHUFFLE = 0.2
@@ -167,12 +171,17 @@ def draw_setting(rng: random.Random) -> Setting:
     upstream.every_ms = PERIOD_SHARE_MS
     vandal = Vandal(upstream, apart)
     riding = mutations(list(jobs.values()), rng)
+    rescales = random.Random(f"rescaled 1 {apart.getstate()}")
+    is_rescaled = rescales.random() < RESCALED
     for _ in range(rng.randint(3, 6)):
         _interval(upstream, rng)
         vandal.interval()
         if isinstance(upstream, ConnectorUpstream) and connector is not None:
             _again(upstream, connector)
-        upstream.barrier(next(riding) if rng.random() < 0.4 else None)
+        mutation = next(riding) if rng.random() < 0.4 else None
+        if is_rescaled and mutation is None:
+            mutation = Lanes(rescales.choice([1, 2, 3, 4]))
+        upstream.barrier(mutation)
     for last in CLOSING:
         upstream.barrier(last)
     limits = _limits(apart)

@@ -31,6 +31,7 @@ from state.journal import PATH as JOURNAL_PATH
 from state.journal import Journal
 from state.replica import Replica
 from state.values.plan import BatchPlan
+from state.values.progress import is_complete
 from streaming.compaction.barrier_keeping import BarrierKeeping
 from streaming.lane.task import LaneTask
 from streaming.protocol.bad_records import BadRecords
@@ -204,20 +205,21 @@ class Instance:
         return self.arrivals.changelog.source(self.arrivals, wait)
 
     def refuse_rescale(self, batches: Batches) -> None:
-        progress = [(job.definition, batches.progress.get(job.name, {})) for job in batches.jobs]
+        definitions = [job.definition for job in batches.jobs]
+        known = [
+            (job, is_complete(batches.progress.get(job.name, {}), job.part_count)) for job in definitions
+        ]
         configured = [job.with_partitions(self.arrivals.changelog.count) for job in self.jobs]
-        refuse_rescale(progress, configured, self.lane_count, self.arrivals.changelog.count)
+        refuse_rescale(known, configured, batches.state.lanes, self.table, self.arrivals.changelog.count)
 
     def take_over(self, journal: Journal) -> Batches:
-        open_lanes = journal.current.plan.lanes if journal.current and journal.current.plan else 0
-        lanes = max(self.lane_count, open_lanes)
-        former = journal.take_over(self.process.name, lanes, json.dumps(self.table.to_dict()))
+        former = journal.take_over(self.process.name, json.dumps(self.table.to_dict()))
         setup = BatchSetup(
             storage=self.storage,
             table=self.table,
             sink_of=self.sink_of,
             lanes=self.lanes(),
-            lane_count=self.lane_count,
+            declared_lanes=self.lane_count,
             journal=journal,
             first_offsets=self.arrivals.changelog.begins,
             read_letters=self.arrivals.changelog.letters,
@@ -235,7 +237,7 @@ class Instance:
         )
         batches = self.batches_type(setup)
         if former is not None:
-            self.fence(transactional_id(batches.replica), max(former.lanes, lanes))
+            self.fence(transactional_id(batches.replica), former.lanes)
         batches.configure(self.jobs)
         return batches
 
@@ -256,7 +258,6 @@ class Instance:
             self.sink_of,
             self.arrivals.newest,
             self.table,
-            self.lane_count,
             rebuild=self.rebuilds,
             oldest=partial(oldest, self.arrivals),
             on_older=self._find_older,

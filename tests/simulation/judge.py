@@ -207,7 +207,12 @@ def _plans(world: World) -> Iterator[str]:
             continue  # the one before is not what was sent
         if plan.start != before.end:
             yield f"a plan begins with {plan.start}, the one before ended with {before.end}"
-        left = jobs_after(before, table).jobs
+        outcome = jobs_after(before, table)
+        # A state that is brought forward is sent by as many lanes as its outputs allow.
+        is_followed = outcome.lanes in (None, plan.lanes) or world.durable.restored
+        if plan.lanes_set != outcome.lanes or not is_followed:
+            yield f"the plan of {plan.epoch} has {plan.lanes} lanes, {plan.lanes_set} as set; {outcome.lanes} were set"
+        left = outcome.jobs
         jobs = [job.state for job in plan.jobs]
         lost = [job.name for job in left if job.opened and job not in jobs]
         new = [job.name for job in jobs if job not in left and job.start < before.epoch]

@@ -65,9 +65,10 @@ def test_the_barrier_record_has_the_fields_and_mutations_of_the_contract_in_orde
         "Resume": ["job"],
         "Throttle": ["job", "rate_limit"],
         "Stop": [],
+        "Other": ["name", "value"],
     }
     names = [branch["name"] for branch in fields["mutation"][1:]]
-    assert names == ["Add", "Drop", "Pause", "Resume", "Throttle", "Stop"]
+    assert names == ["Add", "Drop", "Pause", "Resume", "Throttle", "Stop", "Other"]
     assert [f["name"] for f in fields["progress"]["items"]["fields"]] == [
         "vnode",
         "position",

@@ -16,13 +16,16 @@ from schemas.records import (
     Barrier,
     BarrierKind,
     Drop,
+    Lanes,
     Mutation,
+    Other,
     Pause,
     Resume,
     Stop,
     Throttle,
     VnodeProgress,
 )
+from streaming.reading.barriers import read_barrier
 
 PROGRESS = (VnodeProgress(3, '["é",1]', False, 90_000), VnodeProgress(4, None, True, 0))
 BARRIER = Barrier(2 << 16, 1 << 16, BarrierKind.CHECKPOINT, 4, 1_700_000_000_123, Throttle("j", 5), PROGRESS)
@@ -37,6 +40,8 @@ MUTATIONS: list[Mutation | None] = [
     Throttle("j", None),
     Throttle("j", 0),
     Stop(),
+    Lanes(4),
+    Other("Alter", '{"add": {}}'),
 ]
 
 texts = st.text(max_size=12)
@@ -48,6 +53,8 @@ mutations = st.one_of(
     st.builds(Resume, st.none() | texts),
     st.builds(Throttle, texts, st.none() | st.integers(0, 2**63 - 1)),
     st.just(Stop()),
+    st.builds(Lanes, st.integers(0, 2**31)),
+    st.builds(Other, st.sampled_from(["Alter", "Later"]), st.sampled_from(["{}", '{"c": [1, "x"]}'])),
 )
 progress = st.builds(
     VnodeProgress, st.integers(0, 32_767), st.none() | texts, st.booleans(), st.integers(0, 2**63 - 1)
@@ -84,6 +91,33 @@ def refusal(header: bytes | None, data: bytes | None) -> str | None:
 
 def written(barrier: Barrier) -> tuple[bytes, bytes]:
     return barrier_header(barrier), encode_barrier(barrier)
+
+
+@given(barriers)
+def test_the_reader_of_verify_reads_the_same(barrier: Barrier) -> None:
+    assert read_barrier(*written(barrier)) == barrier
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("Lanes", "{}"),
+        ("Lanes", '{"lanes": "4"}'),
+        ("Lanes", "4"),
+        ("Lanes", "{"),
+        ("Stop", "{}"),
+        ("Alter", "?"),
+    ],
+)
+def test_a_named_mutation_with_a_value_that_is_not_its_own_is_refused(name: str, value: str) -> None:
+    header, data = written(replace(BARRIER, mutation=Other("Later", "{}")))
+    later = b"\x0aLater\x04{}"
+    assert later in data
+    mine = b"".join(bytes([len(text) * 2]) + text.encode() for text in (name, value))
+    for read in (decode_barrier, read_barrier):
+        with pytest.raises(InputError) as caught:
+            read(header, data.replace(later, mine), where="orders-0@7")
+        assert caught.value.code is Code.BARRIER_MALFORMED
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=repr)
@@ -136,7 +170,7 @@ def test_a_barrier_with_bytes_behind_or_no_value_is_refused() -> None:
     assert "null value" in (refusal(header, None) or "")
 
 
-@pytest.mark.parametrize("choice", [b"\x0e", b"\x01", b"\xfe\xff\xff\xff\x0f"])
+@pytest.mark.parametrize("choice", [b"\x10", b"\x01", b"\xfe\xff\xff\xff\x0f"])
 def test_a_mutation_that_does_not_exist_is_unsupported(choice: bytes) -> None:
     header, data = written(replace(BARRIER, mutation=Stop(), progress=()))
     assert data[-2:] == b"\x0c\x00"

@@ -255,7 +255,7 @@ def test_a_compaction_that_fails_keeps_neither_merges_nor_cleaning_waiting_and_i
         raise MemoryError
 
     merges = Turned()
-    Journal(replica.storage, TABLE).take_over("me", 1, "{}")
+    Journal(replica.storage, TABLE).take_over("me", "{}")
     ProgressTable(replica.storage, TABLE)
     orphan = replica.storage.write_parquet(BASE_PATH, pa.table({"id": [1]}), stem="orphan")
     os.utime(replica.storage.path(BASE_PATH, orphan.path), (0, 0))

@@ -134,16 +134,17 @@ def test_lanes_are_refused_exactly_while_a_job_that_is_tied_is_not_complete(
     for number, (read, states) in enumerate(drawn):
         declared = {"name": f"j{number}", "output": f"o{number}", "read": read}
         job = JobDefinition.declare(declared, TABLE).with_partitions(4)
-        known.append((job, {part: state for part, state in enumerate(states) if state is not None}))
+        progress = {part: state for part, state in enumerate(states) if state is not None}
+        known.append((job, is_complete(progress, 4)))
     new = [JobDefinition.declare(COPY, TABLE).with_partitions(4)] if is_new else []
-    waits = is_new or any(job.scan.kind == "replica" and not is_complete(states, 4) for job, states in known)
+    waits = is_new or any(job.scan.kind == "replica" and not is_read for job, is_read in known)
     if lanes != 4 and waits:
         with pytest.raises(ConfigError) as refused:
-            refuse_rescale(known, new, lanes, 4)
+            refuse_rescale(known, new, lanes, TABLE.with_partitions(4), 4)
         assert refused.value.code is Code.RESCALE_REFUSED
         assert refused.value.found.startswith(f"{lanes} lanes for 4 partitions, and job ")
     else:
-        refuse_rescale(known, new, lanes, 4)
+        refuse_rescale(known, new, lanes, TABLE.with_partitions(4), 4)
 
 
 @pytest.mark.parametrize(

@@ -1,27 +1,21 @@
-"""`backfill create`, `list`, `pause`, `resume`, `throttle`, `drop`: the jobs of a service that runs.
-
-`list` only reads the state, and is over soon: what draws bars or speaks to Kafka is imported by those that need it.
-"""
+"""`backfill create`, `pause`, `resume`, `throttle`, `drop`, `lanes`, `stop`: requests to a service that runs."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
-from schemas.records import Add, Drop, Mutation, Pause, Resume, Stop, Throttle
+from schemas.records import Add, Drop, Lanes, Mutation, Pause, Resume, Stop, Throttle
 from schemas.settings.config import load
 from schemas.table import nearest
-from streaming.cli.configuration import ConfigArgument, ConfigOption, required_config, usage
+from streaming.cli.configuration import ConfigOption, required_config, usage
 from streaming.cli.jobs.options import JobOptions, RequestOptions, SuspendedOptions
 from streaming.cli.jobs.served import Served
-from streaming.control.state_view import JobView
 from streaming.source.barriers.injecting.suspended_requests import (
     DropAndTryAgain,
     EndProcess,
@@ -87,57 +81,6 @@ def _watch(served: Served, job: str) -> None:
             err=True,
         )
         raise
-
-
-def list_jobs(
-    file: ConfigArgument = None,
-    config: ConfigOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON, one object a line.")] = False,
-) -> None:
-    """List the jobs: how far each is, its limit, its output. The service need not run."""
-    jobs = Served.of(config, file).state_reader.read().jobs
-    if as_json:
-        for job in jobs:
-            typer.echo(json.dumps(as_dict(job)))
-        return
-    if not jobs:
-        typer.echo("no jobs; `backfill create` makes one")
-        return
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for heading in ("job", "state", "read", "rows", "limit", "output", "form"):
-        table.add_column(
-            heading, justify="right" if heading in ("read", "rows", "limit") else "left", no_wrap=True
-        )
-    for job in jobs:
-        limit = job.state.rate_limit
-        table.add_row(
-            job.name,
-            job.phase,
-            f"{job.extent.share:.1%}",
-            f"{job.extent.rows_read:,}",
-            "none" if limit is None else f"{limit:,}/s",
-            job.state.definition.output,
-            job.state.definition.form,
-        )
-    Console().print(table)
-
-
-def as_dict(job: JobView) -> dict[str, object]:
-    """A job as JSON values."""
-    return {
-        "job": job.name,
-        "state": job.phase,
-        "paused": job.state.paused,
-        "paused_by": job.state.paused_by,
-        "rate_limit": job.state.rate_limit,
-        "share": round(job.extent.share, 4),
-        "rows_read": job.extent.rows_read,
-        "rows_left": job.extent.rows_left,
-        "vnodes_done": job.vnodes_done,
-        "start": job.state.start,
-        "definition": json.loads(job.state.definition.to_json()),
-        "schema_ids": None if (ids := job.state.definition.format.ids) is None else asdict(ids),
-    }
 
 
 def pause(
@@ -229,6 +172,19 @@ def drop(
         _lead_on(served, DropAndTryAgain(job), request, deletes=delete_topics)
     else:
         _steer(served, Drop(job), request, deletes=delete_topics)
+
+
+def lanes(
+    number: Annotated[int, typer.Argument(help="Lanes from then on.", min=1)],
+    config: ConfigOption = None,
+    *,
+    request: RequestOptions,
+) -> None:
+    """Change the number of lanes behind the batch that holds the next barrier, while jobs go on.
+
+    It stays so through restarts, whatever `lanes` of the file says. All jobs have to be able to run with it.
+    """
+    _steer(Served.of(config), Lanes(number), request)
 
 
 def stop(config: ConfigOption = None, *, request: RequestOptions) -> None:

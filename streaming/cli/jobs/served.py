@@ -119,6 +119,7 @@ class Served:
             lanes=view.lanes,
             table=self.config.table,
             partitions=partitions,
+            read=[(job.name, job.state.start) for job in view.jobs if job.is_read],
         )
         if isinstance(mutation, Add):
             job = JobDefinition.from_json(mutation.job, self.config.table)

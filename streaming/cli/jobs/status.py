@@ -17,8 +17,8 @@ from schemas.table import nearest
 from state.initial.copy_progress import CopyProgress
 from state.values.progress import Completed
 from streaming.cli.configuration import ConfigOption, JobOrConfigArgument, job_or_config
-from streaming.cli.jobs.commands import as_dict
 from streaming.cli.jobs.condition import ShownCondition, barrier_age_s, shown_condition
+from streaming.cli.jobs.listing import as_dict
 from streaming.cli.jobs.served import Served
 from streaming.cli.jobs.watching import StateForecasts, described, seconds_text, watch
 from streaming.control.service_api import Answer, read_condition
@@ -118,7 +118,7 @@ def _show(
         names = ", ".join(answer.undeclared[:_MOST_FIELDS])
         facts.add_row("not declared", names if more <= 0 else f"{names} and {more:,} more fields")
     facts.add_row("owner", view.owner)
-    facts.add_row("lanes", str(view.lanes))
+    facts.add_row("lanes", f"{view.lanes}{', set by `backfill lanes`' if view.lanes_set else ''}")
     facts.add_row(
         "replica", f"about {view.rows_stored:,} rows" if has_replica else "none, for rows without a key"
     )
@@ -198,6 +198,7 @@ def _as_dict(
         "undeclared": list(answer.undeclared) if answer else None,
         "owner": view.owner,
         "lanes": view.lanes,
+        "lanes_set": view.lanes_set,
         "barrier": view.epoch,
         "rows_stored": view.rows_stored,
         "copy": None if view.copy is None else asdict(view.copy),

@@ -40,7 +40,7 @@ function showFacts(now, history) {
   const { latency } = now;
   showTerms(byId("facts"), [
     ["up to date as of|barrier", now.barrier_at === null ? "–" : moment(now.barrier_at), `${seconds(now.barrier_age_s)} ago`, late(now.barrier_age_s), `barrier ${now.barrier}`],
-    ["workers|lanes", now.lanes || "–", now.vnode_count ? `of ${number(now.vnode_count)} parts (vnodes)` : "of upstream partitions"],
+    ["workers|lanes", now.lanes || "–", `of ${now.vnode_count ? `${number(now.vnode_count)} parts (vnodes)` : "upstream partitions"}${now.lanes_set ? ", set by backfill lanes" : ""}`],
     ["set aside|parked", number(now.parked), `invalid records since ${moment(now.started)}`, now.parked > 0],
     ["process", moment(now.started), `its start; ${now.owner}`],
   ]);

@@ -60,7 +60,6 @@ class Forward:
         sink_of: SinkOf,
         newest: Callable[[], int],
         table: TableSchema,
-        lane_count: int,
         *,
         rebuild: bool = False,
         oldest: Callable[[], int] = lambda: 0,
@@ -68,7 +67,7 @@ class Forward:
     ) -> None:
         self._sink_of, self._newest_barrier, self._on_older = sink_of, newest, on_older
         self._oldest_barrier = oldest
-        self._table, self._lane_count = table, lane_count
+        self._table = table
         self.active = rebuild
         self._rebuild = rebuild
         self._begins: dict[str, Sequence[Barrier | None]] = {}
@@ -277,16 +276,16 @@ class Forward:
                     published.vnode, before.position, None if isinstance(now, Completed) else now.position
                 )
 
-    def lanes_of(self, step: Step, jobs: Sequence[JobPlan]) -> int:
-        """A number of lanes with which the partitions of each lane end with the same barrier.
+    def lanes_of(self, step: Step, jobs: Sequence[JobPlan], lanes: int) -> int:
+        """A number of lanes, `lanes` if it will do, with which the partitions of each lane end with the same barrier.
 
         The number that sent them is always one.
         """
         if step.silent or not jobs:
-            return self._lane_count
+            return lanes
         definitions = [job.state.definition for job in jobs]
         most: int = min(each.output_partitions for each in definitions)
-        counts: list[int] = [self._lane_count, *range(1, most + 1)]
+        counts: list[int] = [lanes, *range(1, most + 1)]
         fitting = [
             n
             for n in counts

@@ -26,7 +26,7 @@ class Recovery:
         if plan is None:
             executor.setup.forward.begin_anew()
             return ()
-        executor.state.position = plan.start
+        executor.state.position, executor.state.lanes_set = plan.start, plan.lanes_set
         # A log of the version before has no positions: those of the last plan are the best that is known.
         executor.state.seen = plan.seen if executor.replica.seen is None else executor.replica.seen
         executor.reading.begin_from(plan)

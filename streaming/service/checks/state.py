@@ -17,8 +17,8 @@ from streaming.service.checks.machine import existing
 from streaming.service.checks.surroundings import Surroundings
 from streaming.service.job_checks import (
     refuse_changed_jobs,
-    refuse_incompatible_lanes,
     refuse_nothing_to_do,
+    refuse_rescale,
 )
 from streaming.service.presence import Presence, instance_name
 from streaming.source.upstream_checks import refuse_foreign, refuse_partial
@@ -125,12 +125,16 @@ def start(found: Surroundings) -> Iterator[Finding]:
 def jobs(found: Surroundings) -> Iterator[Finding]:
     """Check those of the configuration against those of the state.
 
-    Raises: ConfigError(JOB_CHANGED, CONFIG_INVALID, NO_JOB).
+    Raises: ConfigError(JOB_CHANGED, RESCALE_REFUSED, NO_JOB).
     """
-    config, known = found.config, found.known_jobs
-    configured = [job.with_partitions(found.upstream.partitions) for job in config.jobs]
+    config, outcome, partitions = found.config, found.known, found.upstream.partitions
+    known = [job.definition for job in outcome.jobs]
+    configured = [job.with_partitions(partitions) for job in config.jobs]
     refuse_changed_jobs(known, configured)
-    refuse_incompatible_lanes((*known, *configured), config.lanes)
+    # The progress, which decides about no-shuffle backfills, is looked at once the state is this instance's.
+    every = [(job, True) for job in (*known, *configured)]
+    lanes, is_set = outcome.lanes or config.lanes, outcome.lanes is not None
+    refuse_rescale(every, (), lanes, config.table, partitions, is_set=is_set)
     if found.exit_when_complete:
         refuse_nothing_to_do(known, configured)
     if known:

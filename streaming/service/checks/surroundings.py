@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka.admin import AdminClient
 
-from schemas.job import JobDefinition
 from schemas.records import RecordId
 from schemas.settings.config import ServiceConfig
 from state.initial.start import AnyStart
@@ -18,7 +17,7 @@ from state.journal import Entry, Journal
 from state.progress_table import PATH as PROGRESS_PATH
 from state.progress_table import ProgressTable
 from state.storage import Storage
-from streaming.core.jobs import jobs_after
+from streaming.core.jobs import JobsOutcome, jobs_after
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import admin
 from streaming.service.initial.start import start_of
@@ -96,12 +95,12 @@ class Surroundings:
         return ProgressTable(self.storage, self.config.table).epoch > 0
 
     @property
-    def known_jobs(self) -> Sequence[JobDefinition]:
-        """The jobs of the state, as they are once its open batch is done."""
+    def known(self) -> JobsOutcome:
+        """The jobs and lanes of the state, as they are once its open batch is done."""
         entry = self.entry
         if entry is None or entry.plan is None:
-            return ()
-        return [job.definition for job in jobs_after(entry.plan, self.config.table).jobs]
+            return JobsOutcome(())
+        return jobs_after(entry.plan, self.config.table)
 
     @cached_property
     def start(self) -> AnyStart | None:

@@ -94,7 +94,7 @@ def test_who_took_the_state_over_ends_the_service_and_is_named(set_up: SetUp) ->
     run = Run(stage.service(barriers="inject", barrier_interval="100ms"))
     run.until(lambda: len(run.reports) > 2)
     journal = Journal(Storage(str(stage.folder / "state")), stage.upstream.table)
-    journal.take_over("the one in its place", 2, json.dumps(stage.upstream.table.to_dict()))
+    journal.take_over("the one in its place", json.dumps(stage.upstream.table.to_dict()))
     error = run.end()
     assert isinstance(error, Fenced)
     assert "the one in its place" in str(error)

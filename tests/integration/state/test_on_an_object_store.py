@@ -73,7 +73,7 @@ def take_overs(root: str, count: int, owner: str, together: Barrier) -> list[boo
 
 def _takes_over(journal: Journal, owner: str) -> bool:
     try:
-        journal.take_over(owner, 1, "{}")
+        journal.take_over(owner, "{}")
     except Fenced:
         return False
     return True

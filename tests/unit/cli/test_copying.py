@@ -36,7 +36,7 @@ def config(tmp_path: Path) -> Path:
     start = Start(DeltaStart.model_validate(declared), (7,), 200)
     storage = Storage(str(tmp_path / "state"))
     storage.prepare()
-    Journal(storage, TABLE).take_over("this test", 1, json.dumps({**TABLE.to_dict(), **start.bound()}))
+    Journal(storage, TABLE).take_over("this test", json.dumps({**TABLE.to_dict(), **start.bound()}))
     ProgressTable(storage, TABLE)
     copy = TableCopy(Replica(storage, TABLE), SourceTable(uri, 1), 100)
     copy.commit_copied([copy_part(part) for part in copy.to_copy(1)])

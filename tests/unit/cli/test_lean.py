@@ -35,7 +35,7 @@ def config(tmp_path: Path) -> Path:
     barrier = Barrier(2 << 16, 1 << 16, BarrierKind.CHECKPOINT, 1, 0)
     state = JobState(job, start=1 << 16, opened=True)
     journal = Journal(storage, TABLE)
-    journal.take_over("this test", 2, "{}")
+    journal.take_over("this test", "{}")
     journal.write_plan(
         BatchPlan(
             None,

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -7,13 +8,27 @@ import pytest
 
 from schemas.errors import Code
 from schemas.job import JobDefinition
-from schemas.records import Add, Barrier, BarrierKind, Drop, Mutation, Pause, Resume, Stop, Throttle
-from state.values.plan import AlignedBarrier, BatchPlan, JobPlan, JobState, ReplicaVersion
+from schemas.records import (
+    Add,
+    Barrier,
+    BarrierKind,
+    Drop,
+    Lanes,
+    Mutation,
+    Other,
+    Pause,
+    Resume,
+    Stop,
+    Throttle,
+)
+from schemas.table import declare
+from state.values.plan import AlignedBarrier, BatchPlan, JobPlan, JobState, ReplicaVersion, Slice
 from state.values.progress import Completed, Progress
 from streaming.core.jobs import add_configured, jobs_after, reads_on
 from tests.kit.tables import table
 
 TABLE = table(vnode_count=4)
+KEYED = declare({"name": "t", "columns": {"id": "int"}, "primary_key": ["id"], "distribution": "upstream"})
 
 
 def definition(name: str) -> JobDefinition:
@@ -28,6 +43,76 @@ def plan(*mutations: Mutation | None, jobs: tuple[str, ...] = ("a", "b")) -> Bat
     ]
     states = tuple(JobPlan(JobState(definition(name), 0)) for name in jobs)
     return BatchPlan(None, tuple(barriers), (0,), ReplicaVersion(0, 0, 0), 1, states)
+
+
+def test_lanes_take_effect_behind_the_batch_and_the_last_one_counts() -> None:
+    outcome = jobs_after(plan(Lanes(2), Lanes(3), Lanes(4)), TABLE)
+    assert outcome.lanes == 4
+    assert [report.refused for report in outcome.reports] == [None, Code.RESCALE_REFUSED, None]
+    assert jobs_after(plan(None), TABLE).lanes is None
+    assert jobs_after(replace(plan(None), lanes_set=2), TABLE).lanes == 2
+
+
+@pytest.mark.parametrize("count", [0, -1, 3, 5, 8])
+def test_lanes_with_which_a_job_can_not_run_change_nothing(count: int) -> None:
+    outcome = jobs_after(plan(Lanes(2), Lanes(count)), TABLE)
+    assert outcome.lanes == 2
+    assert outcome.reports[-1].refused is Code.RESCALE_REFUSED
+    assert f"lanes {count}: " in outcome.reports[-1].text
+
+
+def test_a_job_is_judged_by_the_lanes_that_the_mutation_before_it_has_set() -> None:
+    odd = JobDefinition.declare({"name": "odd", "output": "odd", "output_partitions": 1}, TABLE)
+    outcome = jobs_after(plan(Lanes(2), Add(odd.to_json()), Lanes(1), Add(odd.to_json()), Lanes(2)), TABLE)
+    codes = [report.refused for report in outcome.reports]
+    assert codes == [None, Code.JOB_INVALID, None, None, Code.RESCALE_REFUSED]
+    assert outcome.lanes == 1
+
+
+def coupled(*left: int | None, ends: int = 0) -> BatchPlan:
+    """Without an exchange, of four partitions: so many parts are left, of which the batch reads some to their end."""
+    jobs = [
+        JobPlan(
+            JobState(
+                JobDefinition.declare({"name": f"j{n}", "output": f"o{n}"}, KEYED).with_partitions(4), 0
+            ),
+            tuple(Slice(part, None, None) for part in range(ends)),
+            count,
+        )
+        for n, count in enumerate(left)
+    ]
+    ready = replace(plan(Lanes(2)), first_offsets=(0,) * 4, lanes=4, jobs=tuple(jobs))
+    return BatchPlan.from_json(ready.to_json(), KEYED.with_partitions(4))
+
+
+@pytest.mark.parametrize(
+    ("batch", "expected"),
+    [
+        (coupled(0), 2),
+        (coupled(0, 0), 2),
+        (coupled(2, ends=2), 2),
+        (coupled(2, ends=1), None),
+        (coupled(2), None),
+        (coupled(0, 1), None),
+        (coupled(None), None),
+    ],
+)
+def test_a_no_shuffle_backfill_keeps_its_lanes_until_it_is_read_to_its_end(
+    batch: BatchPlan, expected: int | None
+) -> None:
+    assert batch.jobs[0].state.definition.is_coupled
+    outcome = jobs_after(batch, KEYED.with_partitions(4))
+    assert outcome.lanes == expected
+
+
+def test_a_mutation_of_a_later_version_is_reported_and_the_others_go_on() -> None:
+    outcome = jobs_after(plan(Other("Alter", "{}"), Other("a b", "{}"), Pause("a")), TABLE)
+    assert [(report.text.split(":")[0], report.refused) for report in outcome.reports] == [
+        ("Alter", Code.MUTATION_UNKNOWN),
+        ("?", Code.MUTATION_UNKNOWN),
+        ("pause a", None),
+    ]
+    assert outcome.jobs[0].paused
 
 
 def test_jobs_of_a_batch_are_open_after_it() -> None:

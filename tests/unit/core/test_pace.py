@@ -82,9 +82,9 @@ def test_a_job_that_is_made_anew_begins_as_one_that_nothing_is_known_of() -> Non
 
 def test_a_batch_of_several_intervals_takes_fewer_records_the_larger_they_are() -> None:
     held = batch_sizer(held_bytes=1_000_000)
-    assert held.most_records() == 1_000
+    assert held.most_records(1) == 1_000
     held.learn_batch(changes=10, held_bytes=50_000, rows={}, read_ms=0, took_ms=100)
-    assert held.most_records() == 100
+    assert held.most_records(1) == 100
     held.learn_batch(changes=0, held_bytes=0, rows={}, read_ms=0, took_ms=100)
-    assert held.most_records() == 100
-    assert batch_sizer().most_records() == MAX_BATCH_RECORDS
+    assert held.most_records(1) == 100
+    assert batch_sizer().most_records(1) == MAX_BATCH_RECORDS

@@ -41,7 +41,7 @@ def storage(tmp_path: Path) -> Storage:
 def found_by_a_start(storage: Storage) -> list[tuple[EventKind, str]]:
     """The events of a start behind `FORMER`, but for its own."""
     journal = Journal(storage, TABLE)
-    journal.take_over("me", 1, "{}")
+    journal.take_over("me", "{}")
     vitals = Vitals("up", 1_000, late_s=30.0, injects=True)
     suspension = Suspension(ListedRequests([]), "me")
     faults = TableFaults(
@@ -54,7 +54,7 @@ def found_by_a_start(storage: Storage) -> list[tuple[EventKind, str]]:
 
 def owned(storage: Storage, end: LastEnd | None = None) -> None:
     journal = Journal(storage, TABLE)
-    journal.take_over(FORMER, 1, "{}")
+    journal.take_over(FORMER, "{}")
     if end is not None:
         journal.write_end(end)
 

@@ -39,7 +39,7 @@ def journal(tmp_path: Path) -> Journal:
     storage = Storage(str(tmp_path / "state"))
     storage.prepare()
     journal = Journal(storage, TABLE)
-    journal.take_over("me", 1, "{}")
+    journal.take_over("me", "{}")
     return journal
 
 

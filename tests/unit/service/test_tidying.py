@@ -34,7 +34,7 @@ TABLES = ("journal", PROGRESS_PATH, LOG_PATH, BASE_PATH)
 def state(tmp_path: Path) -> Storage:
     """A state with a left-over in each of its tables."""
     storage = Storage(str(tmp_path))
-    Journal(storage, TABLE).take_over("me", 1, "{}")
+    Journal(storage, TABLE).take_over("me", "{}")
     ProgressTable(storage, TABLE)
     Replica(storage, TABLE)
     for path in TABLES:
@@ -82,7 +82,7 @@ def test_what_the_open_plan_has_pinned_stays_readable(state: Storage) -> None:
     file = state.write_parquet(LOG_PATH, pa.table({"n": [1]}), stem="later")
     replica.log.commit([DataFile(pinned.name, 1, 1)], epoch=1)
     journal = Journal(state, TABLE)
-    journal.take_over("me", 1, "{}")
+    journal.take_over("me", "{}")
     open_plan: BatchPlan = replace(plan(2), replica=replica.pin())
     journal.write_plan(open_plan)
     replica.log.commit([file], replica.log.files(), epoch=None)
@@ -131,7 +131,7 @@ def test_rows_of_chunks_go_once_no_plan_names_them(state: Storage) -> None:
 def test_events_that_the_open_plan_looks_at_stay_readable(tmp_path: Path) -> None:
     storage = Storage(str(tmp_path), retention=StateRetention(files_s=0))
     journal, waiting = Journal(storage, TABLE), WaitingEvents(storage, TABLE)
-    journal.take_over("me", 1, "{}")
+    journal.take_over("me", "{}")
     ProgressTable(storage, TABLE)
     Replica(storage, TABLE)
     pinned = left_over(storage, WAITING_PATH)

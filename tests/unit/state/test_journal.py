@@ -24,21 +24,21 @@ pytestmark = pytest.mark.any_storage
 TABLE = table()
 
 
-def plan(number: int) -> BatchPlan:
+def plan(number: int, lanes: int = 2) -> BatchPlan:
     barrier = Barrier(number << 16, (number - 1) << 16, BarrierKind.CHECKPOINT, 1, 0)
-    return BatchPlan(None, (AlignedBarrier(barrier, (number,)),), (0,), ReplicaVersion(0, 0, 0), 2)
+    return BatchPlan(None, (AlignedBarrier(barrier, (number,)),), (0,), ReplicaVersion(0, 0, 0), lanes)
 
 
-def owned(storage: Storage, owner: str, lanes: int = 2) -> Journal:
+def owned(storage: Storage, owner: str) -> Journal:
     journal = Journal(storage, TABLE)
-    journal.take_over(owner, lanes, "{}")
+    journal.take_over(owner, "{}")
     return journal
 
 
 def test_a_new_state_has_no_owner_and_no_plan(storage: Storage) -> None:
     journal = Journal(storage, TABLE)
     assert journal.current is None
-    assert journal.take_over("first", 2, "{}") is None
+    assert journal.take_over("first", "{}") is None
 
 
 def test_the_last_plan_is_the_one_that_counts(storage: Storage) -> None:
@@ -51,13 +51,37 @@ def test_the_last_plan_is_the_one_that_counts(storage: Storage) -> None:
 
 
 def test_a_successor_learns_whose_lanes_to_fence_and_which_plan_may_be_half_done(storage: Storage) -> None:
-    owned(storage, "first", lanes=4).write_plan(plan(1))
-    former = Journal(storage, TABLE).take_over("second", 2, "{}")
+    owned(storage, "first").write_plan(plan(1, lanes=4))
+    former = Journal(storage, TABLE).take_over("second", "{}")
     assert former is not None
-    assert (former.owner, former.lanes, former.plan) == ("first", 4, plan(1))
+    assert (former.owner, former.lanes, former.plan) == ("first", 4, plan(1, lanes=4))
     entry = Journal(storage, TABLE).current
     assert entry is not None
-    assert (entry.owner, entry.lanes, entry.plan) == ("second", 2, plan(1))
+    assert (entry.owner, entry.lanes, entry.plan) == ("second", 4, plan(1, lanes=4))
+
+
+def lanes_of(storage: Storage) -> int:
+    entry = Journal(storage, TABLE).current
+    assert entry is not None
+    return entry.lanes
+
+
+def test_the_lanes_of_the_open_plan_and_of_the_one_before_are_fenced(storage: Storage) -> None:
+    journal = owned(storage, "first")
+    for number, lanes, in_use in ((1, 2, 2), (2, 8, 8), (3, 3, 8), (3, 3, 8), (4, 1, 3), (5, 1, 1)):
+        journal.write_plan(plan(number, lanes))
+        assert lanes_of(storage) == in_use, number
+
+
+def test_a_successor_that_dies_before_its_fence_leaves_all_lanes_to_be_fenced(storage: Storage) -> None:
+    first = owned(storage, "first")
+    first.write_plan(plan(1, lanes=8))
+    first.write_plan(plan(2, lanes=2))
+    owned(storage, "second")
+    third = owned(storage, "third")
+    assert lanes_of(storage) == 8
+    third.write_plan(plan(3, lanes=2))
+    assert lanes_of(storage) == 2
 
 
 def test_a_former_owner_can_write_no_plan_and_learns_its_successor(storage: Storage) -> None:
@@ -80,7 +104,7 @@ def test_an_owner_that_goes_on_meanwhile_is_taken_over_with_its_newest_plan(stor
     first = owned(storage, "first")
     second = Journal(storage, TABLE)
     first.write_plan(plan(1))
-    former = second.take_over("second", 1, "{}")
+    former = second.take_over("second", "{}")
     assert former is not None
     assert (former.owner, former.plan) == ("first", plan(1))
     assert second.current is not None
@@ -91,9 +115,9 @@ def test_an_owner_that_goes_on_meanwhile_is_taken_over_with_its_newest_plan(stor
 
 def test_two_that_take_over_at_one_moment_do_not_both_get_it(storage: Storage) -> None:
     one, other = Journal(storage, TABLE), Journal(storage, TABLE)
-    one.take_over("one", 1, "{}")
+    one.take_over("one", "{}")
     with pytest.raises(Fenced):
-        other.take_over("other", 1, "{}")
+        other.take_over("other", "{}")
 
 
 def test_a_lane_sees_that_the_journal_moved_on(storage: Storage) -> None:

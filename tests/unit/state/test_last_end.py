@@ -60,7 +60,7 @@ def test_the_journal_keeps_it_through_plans_and_owners(tmp_path: Path) -> None:
     storage.prepare()
     journal = Journal(storage, TABLE)
     assert journal.last_end is None
-    journal.take_over("me", 2, "{}")
+    journal.take_over("me", "{}")
     assert journal.last_end is None
     journal.write_end(END)
     plan = report(at_ms=1_800_000_000_000).plan
@@ -69,7 +69,7 @@ def test_the_journal_keeps_it_through_plans_and_owners(tmp_path: Path) -> None:
     assert successor.last_end == END
     assert successor.current is not None
     assert successor.current.plan == plan
-    successor.take_over("you", 2, "{}")
+    successor.take_over("you", "{}")
     assert Journal(storage, TABLE).last_end == END
     # An instance that was taken over from can't say any more how it ended.
     with pytest.raises(Fenced):

@@ -11,7 +11,19 @@ from schemas.avro.codec import encode_barrier
 from schemas.errors import Code
 from schemas.job import JobDefinition
 from schemas.position import Key
-from schemas.records import Add, Barrier, BarrierKind, Drop, Mutation, Pause, Resume, Stop, Throttle
+from schemas.records import (
+    Add,
+    Barrier,
+    BarrierKind,
+    Drop,
+    Lanes,
+    Mutation,
+    Other,
+    Pause,
+    Resume,
+    Stop,
+    Throttle,
+)
 from schemas.table import TableSchema, declare
 from state.values.plan import AlignedBarrier, BatchPlan, JobPlan, JobState, Parked, ReplicaVersion, Slice
 from tests.kit.values import KEY_TYPES, values_of
@@ -29,6 +41,8 @@ MUTATIONS: st.SearchStrategy[Mutation | None] = st.one_of(
     st.builds(Resume, st.none() | TEXT),
     st.builds(Throttle, TEXT, st.none() | st.integers(0, 2**62)),
     st.just(Stop()),
+    st.builds(Lanes, st.integers(1, 2**31)),
+    st.builds(Other, st.sampled_from(["Alter", "Later"]), st.just('{"c": 1}')),
 )
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.records import Add, Drop, Mutation, Pause, Resume, Stop, Throttle
+from schemas.records import Add, Drop, Lanes, Mutation, Pause, Resume, Stop, Throttle
 from streaming.source.barriers.injecting.control_requests import (
     MAX_REQUEST_BYTES,
     ControlRequest,
@@ -25,6 +25,7 @@ MUTATIONS: st.SearchStrategy[Mutation] = st.one_of(
     st.none().map(Resume) | JOBS.map(Resume),
     st.builds(Throttle, JOBS, st.none() | st.integers(0, 2**63 - 1)),
     st.just(Stop()),
+    st.builds(Lanes, st.integers(1, 2**31 - 1)),
     JOBS.map(lambda name: Add(json.dumps({"name": name, "filter": "region = 'Ö'"}, separators=(",", ":")))),
 )
 
@@ -78,6 +79,10 @@ def test_the_form_in_the_manual_is_read() -> None:
         b'{"id":"1","mutation":"Drop","job":"' + b"a" * 64 + b'"}',
         b'{"id":"1","mutation":"Drop","job":"\\ud800"}',
         b'{"id":"1","mutation":"Throttle","job":"a"}',
+        b'{"id":"1","mutation":"Lanes"}',
+        b'{"id":"1","mutation":"Lanes","lanes":0}',
+        b'{"id":"1","mutation":"Lanes","lanes":true}',
+        b'{"id":"1","mutation":"Lanes","lanes":2147483648}',
         b'{"id":"1","mutation":"Throttle","job":"a","rate_limit":-1}',
         b'{"id":"1","mutation":"Throttle","job":"a","rate_limit":1.5}',
         b'{"id":"1","mutation":"Throttle","job":"a","rate_limit":true}',

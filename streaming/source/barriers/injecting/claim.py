@@ -36,11 +36,15 @@ _LOOK_EVERY_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A claim. `owner` is the id of a state, or `ALONE` with a name; `who` names its process, for error messages."""
+    """A claim. `owner` is the id of a state, or `ALONE` with a name; `who` names its process, for error messages.
+
+    `by_name`: its owner's version knows mutations that have no branch of their own in Avro.
+    """
 
     owner: str
     interval_ms: int
     who: str
+    by_name: bool = True
 
     @property
     def silent_after_ms(self) -> int:
@@ -55,7 +59,8 @@ class Claim:
         """Parse a claim; None for any other text, as a version without claims may have left."""
         try:
             found = json.loads(text or "null")
-            return cls(str(found["owner"]), int(found["interval_ms"]), str(found["who"]))
+            known = str(found["owner"]), int(found["interval_ms"]), str(found["who"])
+            return cls(*known, by_name="by_name" in found)
         except (ValueError, TypeError, KeyError):
             return None
 

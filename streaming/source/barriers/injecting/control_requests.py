@@ -14,13 +14,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from schemas.records import Add, Drop, Mutation, Pause, Resume, Stop, Throttle
+from schemas.records import Add, Drop, Lanes, Mutation, Pause, Resume, Stop, Throttle
 from schemas.table import nearest
 
 MAX_REQUEST_BYTES = 64 * 1024
 MAX_JOB_CHARACTERS = 63
 MAX_ID_CHARACTERS = 200
-_MAX_LONG = 2**63 - 1
+_MAX_INT, _MAX_LONG = 2**31 - 1, 2**63 - 1
 _TIMEOUT = "timeout_ms"
 
 
@@ -127,6 +127,13 @@ def _rate_limit(fields: Mapping[str, Any]) -> int | None:
     return value
 
 
+def _lanes(fields: Mapping[str, Any]) -> int:
+    value = fields["lanes"]
+    if not (type(value) is int and 1 <= value <= _MAX_INT):
+        raise MalformedRequestError("lanes is not a whole number from 1")
+    return value
+
+
 def _definition(fields: Mapping[str, Any]) -> str:
     value = fields["definition"]
     if not isinstance(value, dict):
@@ -146,4 +153,5 @@ _MUTATIONS: dict[str, tuple[frozenset[str], _Build]] = {
         lambda fields: Throttle(_job(fields), _rate_limit(fields)),
     ),
     "Stop": (frozenset(), lambda _: Stop()),
+    "Lanes": (frozenset({"lanes"}), lambda fields: Lanes(_lanes(fields))),
 }

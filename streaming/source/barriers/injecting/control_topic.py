@@ -81,7 +81,7 @@ class ControlTopic:
             self._taken_to = self._first_since(last.injected_at_ms)
         with translated(self._settings, what=self._topic):
             self._news.assign([TopicPartition(self._topic, 0, max(self._taken_to, self._begin()))])
-        return other_than(self._claim, found)
+        return other_than(self._claim, Claim.from_metadata(found.metadata))
 
     def _begin(self) -> int:
         return self._reader.watermarks(self._topic)[0].earliest
@@ -132,18 +132,17 @@ class ControlTopic:
             self._committed, self._committed_s = self._taken_to, time.monotonic()
 
 
-def claimed(settings: KafkaSettings, topics: UpstreamTopics, group: str, claim: Claim) -> Claim | None:
-    """Another owner's claim on an upstream, None if there is none. Does not wait for open transactions."""
+def claim_on(settings: KafkaSettings, topics: UpstreamTopics, group: str) -> Claim | None:
+    """The claim on an upstream, None if there is none. Does not wait for open transactions."""
     topic = topics.control
     # Others wait for the end of a transaction that holds an offset.
     undecided = {"group.id": group, "isolation.level": "read_uncommitted"}
     with closing(Consumer(settings.consumer(**undecided))) as consumer:
-        return other_than(claim, committed(consumer, topic, settings))
+        return Claim.from_metadata(committed(consumer, topic, settings).metadata)
 
 
-def other_than(claim: Claim, offset: TopicPartition) -> Claim | None:
-    """The claim that an offset carries, if it is another owner's."""
-    found = Claim.from_metadata(offset.metadata)
+def other_than(claim: Claim, found: Claim | None) -> Claim | None:
+    """The claim that was found, if it is another owner's."""
     return None if found is None or found.owner == claim.owner else found
 
 

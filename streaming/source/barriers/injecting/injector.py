@@ -45,7 +45,7 @@ from streaming.kafka.transactions import TransactionalProducer
 from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint
 from streaming.source.barriers.injecting.claim import ALONE, Claim, outlive, taken, who
-from streaming.source.barriers.injecting.control_topic import ControlTopic, claimed
+from streaming.source.barriers.injecting.control_topic import ControlTopic, claim_on, other_than
 from streaming.source.barriers.injecting.schedule import is_wanted, next_barrier, next_due_ms
 from streaming.source.barriers.injecting.target import BarrierTarget
 
@@ -99,7 +99,7 @@ class _Session:
         name = injector_id(topics)
         with ExitStack() as opening, RangeReader(settings) as reader:
             self._control_topic = opening.enter_context(closing(ControlTopic(settings, topics, name, claim)))
-            other, seen = claimed(settings, topics, name, claim), None
+            other, seen = other_than(claim, claim_on(settings, topics, name)), None
             if other is not None:
                 newer = BarrierWatch(reader, topics.with_barriers)
                 seen = target.last_near(reader)
