@@ -85,10 +85,9 @@ def check_jobs(batches: Batches, config: ServiceConfig) -> None:
     configured = [job.with_partitions(partitions) for job in config.jobs]
     refuse_changed_jobs(known, configured)
     read = [(job, is_complete(batches.progress.get(job.name, {}), job.part_count)) for job in known]
-    state = batches.state
-    refuse_rescale(
-        read, configured, state.lanes, config.table, partitions, is_set=state.lanes_set is not None
-    )
+    # A new job that a `Lanes` leaves no room for was refused by the start of the process, or is by its first batch.
+    new = () if batches.state.lanes_set else configured
+    refuse_rescale(read, new, batches.state.lanes, config.table, partitions)
 
 
 def are_complete(batches: Batches) -> bool:

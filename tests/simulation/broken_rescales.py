@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
+from schemas.kinds.lanes import share_of
 from state.values.plan import BatchPlan
 from state.values.progress import Progress
 from streaming.lane.task import LaneTask
@@ -19,11 +20,11 @@ class _Keeping(LaneTask):
     former: int = 0
     """The lanes of the batch before; 0 without one."""
 
-    def vnodes(self, lane: int) -> range:
-        own = super().vnodes(lane)
+    def _share(self, count: int, lane: int) -> range:
+        own = super()._share(count, lane)
         if not 0 < self.former < self.plan.lanes or lane >= self.former:
             return own
-        before = replace(self, plan=replace(self.plan, lanes=self.former), former=0).vnodes(lane)
+        before = share_of(lane, self.former, count)
         return range(min(own.start, before.start), max(own.stop, before.stop))
 
 
@@ -42,7 +43,7 @@ class _KeepingTasks(LaneTasks):
 
 
 class KeepsVnodes(Batches):
-    """A lane goes on with the changes of vnodes that it gave away."""
+    """A lane goes on for a batch with vnodes that it gave away."""
 
     tasks_type = _KeepingTasks
 

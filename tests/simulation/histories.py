@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -13,7 +13,7 @@ from schemas.formats.protocol import UpstreamFormat
 from schemas.formats.registry import DEFAULT
 from schemas.job import JobDefinition
 from schemas.kinds.scans import TopicScan
-from schemas.records import Change, Lanes, Op, Resume, Throttle
+from schemas.records import Change, Lanes, Mutation, Op, Resume, Throttle
 from schemas.settings.limits import Limits
 from schemas.table import TableSchema, declare
 from tests.kit.avro_codec import ChangeCodec, KeyCodec
@@ -172,16 +172,13 @@ def draw_setting(rng: random.Random) -> Setting:
     vandal = Vandal(upstream, apart)
     riding = mutations(list(jobs.values()), rng)
     rescales = random.Random(f"rescaled 1 {apart.getstate()}")
-    is_rescaled = rescales.random() < RESCALED
+    others = rescales if rescales.random() < RESCALED else None
     for _ in range(rng.randint(3, 6)):
         _interval(upstream, rng)
         vandal.interval()
         if isinstance(upstream, ConnectorUpstream) and connector is not None:
             _again(upstream, connector)
-        mutation = next(riding) if rng.random() < 0.4 else None
-        if is_rescaled and mutation is None:
-            mutation = Lanes(rescales.choice([1, 2, 3, 4]))
-        upstream.barrier(mutation)
+        upstream.barrier(_riding(riding, rng, others))
     for last in CLOSING:
         upstream.barrier(last)
     limits = _limits(apart)
@@ -205,6 +202,14 @@ def draw_setting(rng: random.Random) -> Setting:
         limits=limits,
         deletes=random.Random(f"deletes {apart.getstate()}").random() < DELETES,
     )
+
+
+def _riding(
+    riding: Iterator[Mutation], rng: random.Random, rescales: random.Random | None
+) -> Mutation | None:
+    if rng.random() < 0.4:
+        return next(riding)
+    return None if rescales is None else Lanes(rescales.choice([1, 2, 3, 4]))
 
 
 def reading_topic(job: JobDefinition) -> JobDefinition:

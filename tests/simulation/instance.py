@@ -210,7 +210,8 @@ class Instance:
             (job, is_complete(batches.progress.get(job.name, {}), job.part_count)) for job in definitions
         ]
         configured = [job.with_partitions(self.arrivals.changelog.count) for job in self.jobs]
-        refuse_rescale(known, configured, batches.state.lanes, self.table, self.arrivals.changelog.count)
+        new = () if batches.state.lanes_set else configured
+        refuse_rescale(known, new, batches.state.lanes, self.table, self.arrivals.changelog.count)
 
     def take_over(self, journal: Journal) -> Batches:
         former = journal.take_over(self.process.name, json.dumps(self.table.to_dict()))
