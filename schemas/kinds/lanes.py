@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from schemas.job import JobDefinition
 from schemas.table import TableSchema
 
+MOST_LANES = 1_024
+
 
 def lanes_misfit(job: JobDefinition, lanes: int) -> str | None:
     """The reason why a job can't run with so many lanes, None if it can.
@@ -28,8 +30,9 @@ def rescale_misfit(
     `partitions` are the upstream's, None where they are not known.
     """
     most = partitions if table.by_partition or not table.has_key else table.vnode_count
-    if lanes < 1 or lanes > (most or lanes):
-        return f"{lanes} lanes for {most} {'vnodes' if table.has_key else 'partitions'}"
+    most = min(MOST_LANES, most or MOST_LANES)
+    if not 1 <= lanes <= most:
+        return f"{lanes} lanes, where 1 to {most} can have a share"
     if table.by_partition and partitions and partitions % lanes:
         return f"{lanes} lanes don't divide the upstream's {partitions} partitions"
     for job, is_read in jobs:

@@ -33,6 +33,7 @@ from schemas.formats.registry import UPSTREAM_FORMATS, declare_format
 from schemas.job import JobDefinition
 from schemas.kinds.barriers import BarriersConfig, declare_barriers
 from schemas.kinds.initial import DeltaStart, InitialConfig, check_initial
+from schemas.kinds.lanes import MOST_LANES
 from schemas.kinds.postgres import PostgresStart
 from schemas.settings.consistency import (
     MAX_DEFAULT_LANES,
@@ -248,9 +249,9 @@ class ServiceConfig(BaseModel):
     lanes: Annotated[int, WrapValidator(_lanes)] = written(
         None,
         ge=1,
-        le=1_024,
+        le=MOST_LANES,
         description="Parallelism; divides each job's `output_partitions`, or, with `read: topic`, is no more than them."
-        " May change at a restart. "
+        " `backfill lanes` goes before it. "
         f"By default the cores of this machine, {MAX_DEFAULT_LANES} at most. With `distribution: upstream` the number "
         "of the upstream's partitions, the default then, or, once all jobs are complete, one that divides it.",
     )

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
-from schemas.records import Lanes, Throttle
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from schemas.errors import EnvironmentProblem
+from schemas.records import Lanes, Other, Pause, Throttle
+from schemas.topics import UpstreamTopics
+from streaming.control.client import refuse_former
+from streaming.kafka.clients import KafkaSettings
+from streaming.kafka.topics import create_topic
+from streaming.source.barriers.injecting.injector import injector_id
 from tests.integration.service.test_backfill import COPY, FILTERED, fill, stir
 from tests.integration.service.test_steering import Say, refused
 from tests.integration.service.test_steering import say as say
@@ -18,7 +29,7 @@ SetUp = Callable[..., Stage]
 def test_lanes_go_up_and_down_by_the_command_while_jobs_read_and_outlive_a_restart(
     set_up: SetUp, say: Say
 ) -> None:
-    stage = set_up({**COPY, "rate_limit": 200}, {**FILTERED, "rate_limit": 200}, lanes=2)
+    stage = set_up({**COPY, "rate_limit": 10}, {**FILTERED, "rate_limit": 10}, lanes=2)
     fill(stage.upstream, 1_200)
     with stage.running(barriers="inject", barrier_interval="100ms") as run:
         run.until(lambda: _read(run) > 0)
@@ -46,8 +57,6 @@ def test_lanes_go_up_and_down_by_the_command_while_jobs_read_and_outlive_a_resta
 def test_lanes_ride_on_a_barrier_in_the_data_and_a_mutation_of_a_later_version_is_passed_over(
     set_up: SetUp,
 ) -> None:
-    from schemas.records import Other
-
     stage = set_up({**COPY, "rate_limit": 300}, lanes=4)
     fill(stage.upstream, 900)
     stage.upstream.barrier()
@@ -61,6 +70,24 @@ def test_lanes_ride_on_a_barrier_in_the_data_and_a_mutation_of_a_later_version_i
             run.reach(stage.upstream.barrier())
     report = stage.verify()
     assert report.clean, report
+
+
+def test_nothing_is_sent_where_an_owner_of_a_former_version_writes_the_barriers(bootstrap: str) -> None:
+    kafka, topics = KafkaSettings(bootstrap), UpstreamTopics.of(f"up-{uuid.uuid4().hex[:8]}")
+    create_topic(kafka, topics.data, 1)
+    refuse_former(kafka, topics, Lanes(4))  # nobody writes them yet
+    former = {"owner": "a state", "interval_ms": 1_000, "who": "process 1 on host"}
+    for claim, is_refused in ((former, True), (former | {"by_name": True}, False)):
+        group = kafka.consumer(**{"group.id": injector_id(topics)})
+        with closing(Consumer(group)) as consumer:
+            place = TopicPartition(topics.control, 0, 0, json.dumps(claim))
+            consumer.commit(offsets=[place], asynchronous=False)
+        refuse_former(kafka, topics, Pause(None))
+        if is_refused:
+            with pytest.raises(EnvironmentProblem, match="process 1 on host, whose version knows no Lanes"):
+                refuse_former(kafka, topics, Lanes(4))
+        else:
+            refuse_former(kafka, topics, Lanes(4))
 
 
 def _read(run: Run) -> int:

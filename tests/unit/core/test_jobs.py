@@ -5,9 +5,12 @@ from functools import partial
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from schemas.errors import Code
 from schemas.job import JobDefinition
+from schemas.kinds.lanes import rescale_misfit, share_of
 from schemas.records import (
     Add,
     Barrier,
@@ -103,6 +106,24 @@ def test_a_no_shuffle_backfill_keeps_its_lanes_until_it_is_read_to_its_end(
     assert batch.jobs[0].state.definition.is_coupled
     outcome = jobs_after(batch, KEYED.with_partitions(4))
     assert outcome.lanes == expected
+
+
+@given(st.integers(1, 12), st.integers(1, 12), st.integers(1, 12), st.booleans())
+def test_with_lanes_that_are_taken_every_partition_has_one_lane(
+    vnodes: int, partitions: int, lanes: int, reads_topic: bool
+) -> None:
+    of_table = table(vnode_count=max(vnodes, 2))
+    declared = {"name": "a", "output": "a", "read": "topic" if reads_topic else "replica"}
+    if not reads_topic:
+        declared |= {"output_partitions": min(partitions, of_table.vnode_count)}
+    job = JobDefinition.declare(declared, of_table).with_partitions(partitions)
+    if rescale_misfit(lanes, [(job, False)], of_table, partitions) is None:
+        written = [
+            {job.partition_of(part) for part in share_of(lane, lanes, job.part_count)}
+            for lane in range(lanes)
+        ]
+        assert all(written), "a lane has no partition"
+        assert sum(map(len, written)) == job.output_partitions
 
 
 def test_a_mutation_of_a_later_version_is_reported_and_the_others_go_on() -> None:
