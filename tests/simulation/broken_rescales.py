@@ -22,7 +22,7 @@ class _Keeping(LaneTask):
 
     def _share(self, count: int, lane: int) -> range:
         own = super()._share(count, lane)
-        if not 0 < self.former < self.plan.lanes or lane >= self.former:
+        if not self.former or lane >= self.former:
             return own
         before = share_of(lane, self.former, count)
         return range(min(own.start, before.start), max(own.stop, before.stop))
