@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -13,7 +13,7 @@ from schemas.formats.protocol import UpstreamFormat
 from schemas.formats.registry import DEFAULT
 from schemas.job import JobDefinition
 from schemas.kinds.scans import TopicScan
-from schemas.records import Change, Lanes, Mutation, Op, Resume, Throttle
+from schemas.records import Change, Op, Resume, Throttle
 from schemas.settings.limits import Limits
 from schemas.table import TableSchema, declare
 from tests.kit.avro_codec import ChangeCodec, KeyCodec
@@ -25,7 +25,7 @@ from tests.simulation.connector import ConnectorUpstream, FromConnector, WholeFr
 from tests.simulation.fault_policies import Seeded
 from tests.simulation.instance import Instance
 from tests.simulation.judge import violations
-from tests.simulation.mutations import mutations
+from tests.simulation.mutations import mutations, next_mutation
 from tests.simulation.rows import AfterOnly
 from tests.simulation.world import Setting, World, may_restore
 
@@ -178,7 +178,7 @@ def draw_setting(rng: random.Random) -> Setting:
         vandal.interval()
         if isinstance(upstream, ConnectorUpstream) and connector is not None:
             _again(upstream, connector)
-        upstream.barrier(_riding(riding, rng, others))
+        upstream.barrier(next_mutation(riding, rng, others))
     for last in CLOSING:
         upstream.barrier(last)
     limits = _limits(apart)
@@ -202,14 +202,6 @@ def draw_setting(rng: random.Random) -> Setting:
         limits=limits,
         deletes=random.Random(f"deletes {apart.getstate()}").random() < DELETES,
     )
-
-
-def _riding(
-    riding: Iterator[Mutation], rng: random.Random, rescales: random.Random | None
-) -> Mutation | None:
-    if rng.random() < 0.4:
-        return next(riding)
-    return None if rescales is None else Lanes(rescales.choice([1, 2, 3, 4]))
 
 
 def reading_topic(job: JobDefinition) -> JobDefinition:

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator, Sequence
 
 from schemas.job import JobDefinition
-from schemas.records import Add, Drop, Mutation, Pause, Resume, Throttle
+from schemas.records import Add, Drop, Lanes, Mutation, Pause, Resume, Throttle
 
 
 def mutations(jobs: Sequence[JobDefinition], rng: random.Random) -> Iterator[Mutation]:
@@ -21,3 +21,12 @@ def mutations(jobs: Sequence[JobDefinition], rng: random.Random) -> Iterator[Mut
     ]
     while True:
         yield rng.choice([*adds, *adds, *others])
+
+
+def next_mutation(
+    riding: Iterator[Mutation], rng: random.Random, rescales: random.Random | None
+) -> Mutation | None:
+    """That of the next barrier, if it has one; where lanes change, each other barrier has a change of them."""
+    if rng.random() < 0.4:
+        return next(riding)
+    return None if rescales is None else Lanes(rescales.choice([1, 2, 3, 4]))
