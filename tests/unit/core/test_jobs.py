@@ -113,7 +113,7 @@ def test_with_lanes_that_are_taken_every_partition_has_one_lane(
     vnodes: int, partitions: int, lanes: int, reads_topic: bool
 ) -> None:
     of_table = table(vnode_count=max(vnodes, 2))
-    declared = {"name": "a", "output": "a", "read": "topic" if reads_topic else "replica"}
+    declared: dict[str, Any] = {"name": "a", "output": "a", "read": "topic" if reads_topic else "replica"}
     if not reads_topic:
         declared |= {"output_partitions": min(partitions, of_table.vnode_count)}
     job = JobDefinition.declare(declared, of_table).with_partitions(partitions)
