@@ -1,4 +1,4 @@
-"""YAML and JSON files of users, read without trust: bounded in size and depth, no objects."""
+"""YAML and JSON files of users, read without trust: bounded in size and depth, no objects, variables as text."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from schemas.errors import Code, ConfigError
+from schemas.settings.variables import VariableError, fill_in
 
 MAX_FILE_BYTES = 1 << 20
 _MAX_PROBLEM_CHARS = 200
 
 
 def read_mapping(path: Path, code: Code, *, expected: str, next_step: str | None = None) -> dict[Any, Any]:
-    """The mapping that a file holds.
+    """The mapping that a file holds, with the values of the variables in it (`schemas.settings.variables`).
 
-    Raises: ConfigError with this code when it can't be read, is no YAML or JSON, is too large or too deep, or
-    holds something else. The message names a line where there is one, and quotes no value.
+    Raises: ConfigError with this code when it can't be read, is no YAML or JSON, is too large or too deep, holds
+    something else, or a variable that is not set. The message names a line where there is one, and quotes no value.
     """
 
     def refusal(found: str, line: int | None = None) -> ConfigError:
@@ -31,12 +32,18 @@ def read_mapping(path: Path, code: Code, *, expected: str, next_step: str | None
         if len(data) > MAX_FILE_BYTES:
             raise refusal(f"more than {MAX_FILE_BYTES} bytes")
         # Safe and pure: no tag makes an object, and a key that is there twice is an error. JSON is YAML.
-        declared = YAML(typ="safe", pure=True).load(data.decode("utf-8"))
+        yaml = YAML(typ="safe", pure=True)
+        root = yaml.compose(data.decode("utf-8"))
+        if root is not None:
+            fill_in(root, yaml.resolver)
+        declared = None if root is None else yaml.constructor.construct_document(root)
     except (OSError, UnicodeDecodeError) as error:
         raise refusal(f"a file that can't be read ({type(error).__name__})") from None
     except YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         raise refusal(_problem(error), mark.line + 1 if mark else None) from None
+    except VariableError as error:
+        raise refusal(str(error), error.line + 1) from None
     except RecursionError:
         raise refusal("values nested too deep") from None
     except ValueError:  # a date without a calendar day, a number of thousands of digits

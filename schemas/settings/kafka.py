@@ -1,7 +1,7 @@
 """The configuration's section `kafka`: the broker's address, and how clients log in.
 
-The keys are ours, and there are no others: no setting of a Kafka client can be passed through, for some of them
-name code to load or files to read. TLS always checks the broker's certificate and its host name.
+Login and TLS have keys of their own; other settings of a client pass through by role, see
+`schemas.settings.client_settings`. TLS always checks the broker's certificate and its host name.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pydantic import Field, ValidationError
 
 from schemas.errors import Code
 from schemas.faults import Faults
+from schemas.settings.client_settings import ClientSettings, PassedSettings, Role, refusal
 from schemas.settings.documents import read_mapping
 from schemas.settings.job_keys import MAX_REPLICATION_FACTOR
 from schemas.settings.security import (
@@ -77,6 +78,22 @@ class KafkaConfig(Section):
     allow_plaintext: bool = Field(
         False, description="Allow unencrypted connections to another machine than this one."
     )
+    consumer: ClientSettings = Field(
+        {},
+        description="Settings of the clients that read, by librdkafka's names, as in `{client.rack: a}`, see "
+        "[settings of Kafka's clients](security.md#settings-of-kafkas-clients).",
+    )
+    producer: ClientSettings = Field({}, description="The same of those that write, as in `{linger.ms: 20}`.")
+    admin: ClientSettings = Field({}, description="The same of those that look at topics and create them.")
+
+    def passed_settings(self) -> PassedSettings:
+        """The settings that pass through."""
+        roles: tuple[tuple[Role, dict[str, str]], ...] = (
+            ("consumer", self.consumer),
+            ("producer", self.producer),
+            ("admin", self.admin),
+        )
+        return tuple((role, tuple(sorted(settings.items()))) for role, settings in roles if settings)
 
     def declared_security(self) -> Security:
         """The security settings, secrets as references."""
@@ -139,6 +156,12 @@ def _contradictions(kafka: KafkaConfig) -> list[str]:
             found.append("a kafka.key_password without kafka.key_file")
     if security != "plaintext" and kafka.bootstrap is None:
         found.append("no 'kafka.bootstrap': the embedded broker has no security")
+    found += [
+        f"kafka.{role}.{name}, which {reason}"
+        for role, settings in kafka.passed_settings()
+        for name, _ in settings
+        if (reason := refusal(role, name))
+    ]
     if not security.endswith("ssl") and not kafka.allow_plaintext and not _is_loopback(kafka.bootstrap):
         found.append(
             f"kafka.bootstrap is another machine with security: {security}, which sends everything in the clear: "

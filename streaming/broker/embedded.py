@@ -324,7 +324,7 @@ def broker_of(config: ServiceConfig) -> Iterator[KafkaSettings]:
         yield KafkaSettings.from_config(config.kafka)
         return
     with EmbeddedBroker(data=Path(str(config.state)) / "kafka") as broker:
-        kafka = KafkaSettings(broker.bootstrap)
+        kafka = KafkaSettings(broker.bootstrap, passed=config.kafka.passed_settings())
         if partitions_of(kafka, config.upstream) is None:
             create_topic(kafka, config.upstream, UPSTREAM_PARTITIONS)
         yield kafka

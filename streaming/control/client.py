@@ -25,8 +25,9 @@ from state.values.plan import JobState
 from streaming.control.state_view import StateReader
 from streaming.core.jobs import MutationReport, apply_mutation
 from streaming.kafka.barriers import barrier_in
-from streaming.kafka.clients import KafkaSettings, translated
+from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, located
+from streaming.kafka.errors import translated
 from streaming.source.barriers.injecting.control_requests import (
     ControlRequest,
     decode_request,

@@ -17,7 +17,8 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from schemas.records import Op
 from streaming.events.generator import ChangeGenerator, ChangeMix, GeneratedChanges
-from streaming.kafka.clients import KafkaSettings, translate, translated
+from streaming.kafka.clients import KafkaSettings
+from streaming.kafka.errors import translate, translated
 from streaming.kafka.native import open_columns
 
 _CHUNK = 65_536

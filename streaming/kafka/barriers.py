@@ -14,8 +14,9 @@ from schemas.avro.codec import decode_barrier
 from schemas.json.barriers import decode_beside
 from schemas.kinds.full_barriers import PERIOD_MS, begins_period
 from schemas.records import BARRIER_HEADER, Barrier
-from streaming.kafka.clients import KafkaSettings, translate
+from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, header_of, located, location
+from streaming.kafka.errors import translate
 from streaming.kafka.topics import PartitionId, admin
 
 

@@ -1,26 +1,27 @@
-"""Access to Kafka: settings for each kind of client, and librdkafka's errors as ours.
+"""Access to Kafka: settings for each kind of client.
 
 librdkafka retries by itself and reports errors by callbacks, so two rules keep it predictable: every wait has an end
-(`KafkaSettings.wait_s`), and every `KafkaException` leaves through `translated`, which turns it into an error that
-names the broker and the next step. Its own log lines are off: they would interleave with progress bars and repeat the
-error.
+(`KafkaSettings.wait_s`), and every error is translated (`streaming.kafka.errors`). Its own log lines are off: they
+would interleave with progress bars and repeat the error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
 
-from schemas.errors import BackfillError, Code, EnvironmentProblem, Fenced, InputError, TopicError
-from schemas.faults import nearest
+from schemas.errors import (
+    Code,
+    ConfigError,
+)
+from schemas.settings.client_settings import PassedSettings, Role, for_java_consumer
 from schemas.settings.kafka import KafkaConfig
-from schemas.settings.security import OAuth, Security
-from streaming.kafka.security import for_java, for_librdkafka, why_no_handshake
-from streaming.kafka.tokens import why_no_token
+from schemas.settings.security import Security
+from streaming.kafka.security import for_java, for_librdkafka
 
 DEFAULT_WAIT_S = 15.0
 TRANSACTION_TIMEOUT_MS = 60_000
@@ -34,20 +35,59 @@ class KafkaSettings:
     `wait_s` bounds every call in seconds: after it the broker counts as unreachable. `security` names secrets and holds
     none, so these settings are sent to lanes as they are, and each client reads the secrets when it is made: a task
     that Spark spills to a disk reveals nothing, and a replaced secret is used by the next client.
-    `replication_factor` is that of topics that are created, None for the broker's default.
+    `replication_factor` is that of topics that are created, None for the broker's default. `passed` are settings of
+    clients by role that win over those of this class, but over none that its callers ask for.
     """
 
     bootstrap: str
     wait_s: float = DEFAULT_WAIT_S
     security: Security = field(default_factory=Security)
     replication_factor: int | None = None
+    passed: PassedSettings = ()
 
     @classmethod
     def from_config(cls, config: KafkaConfig) -> Self:
-        """The settings of a checked configuration, which has to name a broker."""
+        """The settings of a checked configuration, which has to name a broker.
+
+        Raises: ConfigError(CONFIG_INVALID) for a passed setting that librdkafka does not have, or a value that it does
+        not take.
+        """
         assert config.bootstrap is not None
-        security = config.declared_security()
-        return cls(config.bootstrap, security=security, replication_factor=config.replication_factor)
+        settings = cls(
+            config.bootstrap,
+            security=config.declared_security(),
+            replication_factor=config.replication_factor,
+            passed=config.passed_settings(),
+        )
+        settings._refuse_unknown()
+        return settings
+
+    def _refuse_unknown(self) -> None:
+        # Only librdkafka knows its settings: a client is made of each role's, which connects to nothing yet.
+        clients: dict[Role, Callable[[], object]] = {
+            "consumer": lambda: Consumer(self.consumer()).close(),
+            "producer": lambda: Producer(self.producer()),
+            "admin": lambda: AdminClient(self.admin()),
+        }
+        for role, _ in self.passed:
+            try:
+                clients[role]()
+            except KafkaException as raised:
+                raise ConfigError(
+                    Code.CONFIG_INVALID,
+                    where=f"kafka.{role}",
+                    found=f"what librdkafka does not take ({raised.args[0].str().strip()})",
+                    expected="settings of its CONFIGURATION.md, with values in their range",
+                    next_step="correct the section kafka",
+                ) from None
+
+    def passed_to(self, role: Role) -> dict[str, str]:
+        """The passed settings of clients of a role."""
+        return dict(dict(self.passed).get(role, ()))
+
+    def admin(self, **over: object) -> dict[str, Any]:
+        """Configuration of a client that looks at topics and changes them. As `client`."""
+        return self.client(**{**self.passed_to("admin"), **over})
 
     def client(self, **over: object) -> dict[str, Any]:
         """Configuration of any client, with the secrets in it. Never to be logged.
@@ -65,7 +105,8 @@ class KafkaSettings:
 
     def spark_options(self) -> dict[str, str]:
         """Options of Spark's Kafka source for this broker, with the secrets in them. As `client`."""
-        java = {"bootstrap.servers": self.bootstrap, **for_java(self.security)}
+        passed = for_java_consumer(self.passed_to("consumer"))
+        java = {"bootstrap.servers": self.bootstrap, **for_java(self.security), **passed}
         return {f"kafka.{key}": value for key, value in java.items()}
 
     def consumer(self, **over: object) -> dict[str, Any]:
@@ -86,6 +127,7 @@ class KafkaSettings:
                 "fetch.queue.backoff.ms": 5,
                 "queued.min.messages": 20_000,
                 "queued.max.messages.kbytes": 16_384,
+                **self.passed_to("consumer"),
                 **over,
             }
         )
@@ -95,9 +137,8 @@ class KafkaSettings:
 
         A record without an explicit partition goes to crc32(key) % partitions.
         """
-        return self.client(
-            **{"enable.idempotence": True, "partitioner": "consistent", "linger.ms": 5, **over}
-        )
+        own = {"enable.idempotence": True, "partitioner": "consistent", "linger.ms": 5}
+        return self.client(**{**own, **self.passed_to("producer"), **over})
 
     def transactional(
         self, transactional_id: str, *, timeout_ms: int = TRANSACTION_TIMEOUT_MS, **over: object
@@ -114,181 +155,7 @@ class KafkaSettings:
                 "topic.metadata.refresh.interval.ms": -1,
                 "retry.backoff.ms": 10,
                 "topic.metadata.refresh.fast.interval.ms": 10,
+                **self.passed_to("producer"),
                 **over,
             }
         )
-
-
-LEADER_MOVES = frozenset(
-    {
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.FENCED_LEADER_EPOCH,
-        KafkaError.UNKNOWN_LEADER_EPOCH,
-        KafkaError._NOENT,
-    }
-)
-"""Errors of a partition whose leader has changed, or is not chosen yet, or has restarted; the last one is librdkafka's
-own, for a partition without a known leader."""
-COORDINATOR_MOVES = frozenset(
-    {
-        KafkaError.NOT_COORDINATOR,
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-    }
-)
-"""Errors of a group whose coordinator has changed or is loading: after the broker's start, or for a new group."""
-_UNREACHABLE = (
-    LEADER_MOVES
-    | COORDINATOR_MOVES
-    | frozenset(
-        {
-            KafkaError._TRANSPORT,
-            KafkaError._ALL_BROKERS_DOWN,
-            KafkaError._RESOLVE,
-            KafkaError._TIMED_OUT,
-            KafkaError._MSG_TIMED_OUT,
-            KafkaError._TIMED_OUT_QUEUE,
-            KafkaError.REQUEST_TIMED_OUT,
-            KafkaError.BROKER_NOT_AVAILABLE,
-        }
-    )
-)
-_NO_RIGHT = frozenset(
-    {
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.GROUP_AUTHORIZATION_FAILED,
-        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-    }
-)
-_REFUSED = _NO_RIGHT | {
-    KafkaError._AUTHENTICATION,
-    KafkaError._SSL,
-    KafkaError.SASL_AUTHENTICATION_FAILED,
-    KafkaError.UNSUPPORTED_SASL_MECHANISM,
-    KafkaError.ILLEGAL_SASL_STATE,
-}
-_MISSING = frozenset(
-    {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
-)
-_FENCED = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
-OUT_OF_RANGE = frozenset({KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET})
-"""Errors of a reader whose offset a broker does not have: deleted, or not there yet, as on a leader that has just been
-elected. Whether anything is lost, only the partition's watermarks tell."""
-
-
-def translate(error: KafkaError, settings: KafkaSettings, *, what: str) -> BackfillError:
-    """The error to raise; `what` is the location or action that failed: `orders-0@12`, `orders`, `connecting`."""
-    code, name = error.code(), error.name()
-    if code == KafkaError._SSL:
-        return _no_tls(why_no_handshake(settings.bootstrap, settings.security) or name, settings, what=what)
-    if code in _UNREACHABLE:
-        # A broker that refuses this client's certificate just closes the connection (TLS 1.3).
-        if settings.security.encrypted and (
-            reason := why_no_handshake(settings.bootstrap, settings.security)
-        ):
-            return _no_tls(reason, settings, what=what)
-        # The error is the same while the client gets no token from its server.
-        oauth = settings.security.oauth
-        if oauth is not None and (problem := why_no_token(oauth)):
-            return problem
-        return EnvironmentProblem(
-            Code.BROKER_UNREACHABLE,
-            where=what,
-            found=f"no answer from {settings.bootstrap} within {settings.wait_s:g} s ({name})",
-        )
-    if code in _REFUSED:
-        return _refused(code, name, settings, what=what)
-    if code in _FENCED:
-        return Fenced(
-            Code.FENCED,
-            where=what,
-            found=f"a newer instance with the same transactional id, or an end by timeout ({name})",
-        )
-    if code in _MISSING:
-        return topic_missing(what, settings)
-    if code == KafkaError.MSG_SIZE_TOO_LARGE:
-        return InputError(
-            Code.RECORD_TOO_LARGE,
-            where=what,
-            found=f"a record that {settings.bootstrap} does not take ({name})",
-            expected="topics whose max.message.bytes is what limits.record_bytes and their form need",
-            next_step="raise max.message.bytes of the outputs",
-        )
-    reason = f"Kafka's error {name} ({error.str()})"
-    return EnvironmentProblem(Code.BROKER_FAILED, where=what, found=reason, bootstrap=settings.bootstrap)
-
-
-def _no_tls(reason: str, settings: KafkaSettings, *, what: str) -> EnvironmentProblem:
-    return EnvironmentProblem(
-        Code.AUTH_FAILED,
-        where=what,
-        found=f"no TLS with {settings.bootstrap} ({reason})",
-        expected="a broker and a client that accept each other's certificates",
-        next_step="check kafka.ca_file, the dates of both certificates, and that kafka.bootstrap names a host of "
-        "the broker's certificate",
-    )
-
-
-def _refused(code: int, name: str, settings: KafkaSettings, *, what: str) -> BackfillError:
-    if code in _NO_RIGHT:
-        return EnvironmentProblem(
-            Code.AUTH_FAILED,
-            where=what,
-            found=f"{settings.bootstrap} does not allow this ({name})",
-            expected="the rights that docs/security.md lists",
-            next_step="grant them to this user on the broker",
-        )
-    if settings.security.oauth is not None:
-        return _no_login_by_token(settings.security.oauth, name, settings, what=what)
-    return EnvironmentProblem(
-        Code.AUTH_FAILED, where=what, found=f"{settings.bootstrap} refused the login ({name})"
-    )
-
-
-def _no_login_by_token(oauth: OAuth, name: str, settings: KafkaSettings, *, what: str) -> BackfillError:
-    """The error for a refused token: librdkafka's is the same if the token server is unreachable, or refuses."""
-    return why_no_token(oauth) or EnvironmentProblem(
-        Code.AUTH_FAILED,
-        where=what,
-        found=f"{settings.bootstrap} refused a login by token ({name})",
-        expected="a broker that takes OAUTHBEARER and the tokens of kafka.oauth.token_url",
-        next_step="compare the issuer, audience, scope and keys that the broker asks for, and its mechanisms",
-    )
-
-
-def topic_missing(topic: str, settings: KafkaSettings, known: Collection[str] = ()) -> TopicError:
-    """The error for a missing topic; it names the nearest one of those that are `known`."""
-    likely = _nearest_topic(topic, known)
-    found = f"no such topic on {settings.bootstrap}{likely}"
-    next_step = None
-    if likely:
-        next_step = "correct the topic's name; or create the topic, if it is to be a new one"
-    return TopicError(Code.TOPIC_MISSING, where=topic, found=found, next_step=next_step)
-
-
-def _nearest_topic(topic: str, known: Collection[str]) -> str:
-    """A question for the topic that may be meant: by a slip, or by a name without the prefix that connectors give."""
-    names = sorted(name for name in known if not name.startswith("__"))
-    tails = [name for name in names if name.casefold().endswith(f".{topic.casefold()}")]
-    return f" (did you mean {tails[0]!r}?)" if tails else nearest(topic, names)
-
-
-@contextmanager
-def translated(settings: KafkaSettings, *, what: str) -> Iterator[None]:
-    """Raise the errors of `schemas.errors` in place of KafkaException."""
-    try:
-        yield
-    except KafkaException as raised:
-        raise translate(raised.args[0], settings, what=what) from None
-
-
-def is_refusal(error: KafkaError) -> bool:
-    """True if the broker answered, and refused this client."""
-    return error.code() in _REFUSED
-
-
-def is_missing(error: KafkaError) -> bool:
-    """True if the topic or partition is missing (or new: its leader is still to be chosen)."""
-    return error.code() in _MISSING or error.code() == KafkaError.LEADER_NOT_AVAILABLE

@@ -17,7 +17,8 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from schemas.errors import Code, InputError, TopicError
-from streaming.kafka.clients import OUT_OF_RANGE, KafkaSettings, translate, translated
+from streaming.kafka.clients import KafkaSettings
+from streaming.kafka.errors import OUT_OF_RANGE, translate, translated
 from streaming.kafka.topics import Watermarks, admin, watermarks
 
 _POLL_S = 0.1

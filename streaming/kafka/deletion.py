@@ -7,7 +7,8 @@ from concurrent.futures import TimeoutError as NoAnswer
 
 from confluent_kafka import KafkaError, KafkaException
 
-from streaming.kafka.clients import KafkaSettings, translate
+from streaming.kafka.clients import KafkaSettings
+from streaming.kafka.errors import translate
 from streaming.kafka.topics import admin, partitions_of
 
 _MARGIN_S = 5.0

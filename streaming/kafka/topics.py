@@ -19,15 +19,8 @@ from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 from schemas.errors import Code, EnvironmentProblem, TopicError
-from streaming.kafka.clients import (
-    LEADER_MOVES,
-    KafkaSettings,
-    is_missing,
-    is_refusal,
-    topic_missing,
-    translate,
-    translated,
-)
+from streaming.kafka.clients import KafkaSettings
+from streaming.kafka.errors import LEADER_MOVES, is_missing, is_refusal, topic_missing, translate, translated
 from streaming.kafka.security import why_no_handshake
 
 _EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]  # ships without annotations
@@ -66,7 +59,7 @@ def admin(settings: KafkaSettings) -> AdminClient:
     """
     watch = ErrorWatch()
     with translated(settings, what="connecting"):
-        client = AdminClient(settings.client(error_cb=watch))
+        client = AdminClient(settings.admin(error_cb=watch))
     deadline = time.monotonic() + settings.wait_s
     while True:
         try:

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
-from streaming.kafka.clients import KafkaSettings, translate, translated
+from streaming.kafka.clients import KafkaSettings
+from streaming.kafka.errors import translate, translated
 
 _MOST_CONSUMERS = 32
 _MOST_HELD = 1_000

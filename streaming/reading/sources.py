@@ -15,7 +15,8 @@ from typing import Any
 from confluent_kafka import KafkaError, Message
 
 from schemas.records import BARRIER_HEADER, EPOCH_HEADER, RecordId
-from streaming.kafka.clients import KafkaSettings, translate
+from streaming.kafka.clients import KafkaSettings
+from streaming.kafka.errors import translate
 from streaming.kafka.topics import Watermarks
 from streaming.reading.barriers import MergedSource
 from streaming.reading.ends import Ends

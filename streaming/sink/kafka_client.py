@@ -18,9 +18,10 @@ from schemas.json.barriers import encode_beside
 from schemas.records import BARRIER_HEADER, Barrier
 from schemas.settings.limits import HEADROOM_BYTES
 from streaming.kafka.barriers import barrier_in, beside_barrier_in
-from streaming.kafka.clients import TRANSACTION_TIMEOUT_MS, KafkaSettings, translated
+from streaming.kafka.clients import TRANSACTION_TIMEOUT_MS, KafkaSettings
 from streaming.kafka.column_batches import ColumnBatches
 from streaming.kafka.consumer import RangeReader, located, location
+from streaming.kafka.errors import translated
 from streaming.kafka.native import ColumnProducer, open_columns
 from streaming.kafka.topics import PartitionId, admin, end_offsets, partitions_of, watermarks
 from streaming.kafka.transactions import TransactionalProducer
@@ -153,7 +154,7 @@ def _asker(kafka: KafkaSettings) -> AdminClient:
 @contextmanager
 def open_client(kafka: KafkaSettings, transactional_id: str, timeout_ms: int) -> Iterator[OutputClient]:
     """A client with a fresh producer, which fences those before it. Raises: as `TransactionalProducer`."""
-    over: dict[str, Any] = {**THROUGHPUT, "client.id": transactional_id}
+    over: dict[str, Any] = {**THROUGHPUT, **kafka.passed_to("producer"), "client.id": transactional_id}
     with (
         TransactionalProducer(kafka, transactional_id, timeout_ms=timeout_ms, **over) as transactions,
         closing(open_columns(transactions.producer, transactional_id)) as columns,

@@ -275,3 +275,77 @@ def test_an_address_alone_is_held_to_the_same_rule(folder: Path) -> None:
     with pytest.raises(ConfigError, match="another machine"):
         reach(load_kafka(None, "localhost:1"), "far.example:1")
     assert load_kafka(None, "localhost:1").bootstrap == "localhost:1"
+
+
+PASSED = {"consumer": {"client.rack": "a", "fetch.min.bytes": 10}, "producer": {"linger.ms": 20}}
+
+
+def test_settings_of_a_role_reach_its_clients_and_no_others(folder: Path) -> None:
+    declared = {"bootstrap": "localhost:9092", **PASSED, "admin": {"socket.keepalive.enable": True}}
+    kafka = read(folder, declared)
+    consumer, producer, admin = kafka.consumer(), kafka.transactional("t"), kafka.admin()
+    assert (consumer["client.rack"], consumer["fetch.min.bytes"]) == ("a", "10")
+    assert (producer["linger.ms"], kafka.producer()["linger.ms"]) == ("20", "20")
+    assert admin["socket.keepalive.enable"] == "true"
+    assert not {"client.rack", "socket.keepalive.enable"} & set(producer)
+    assert {"kafka.client.rack", "kafka.fetch.min.bytes"} <= set(kafka.spark_options())
+    assert hash(kafka) == hash(read(folder, declared))
+
+
+@pytest.mark.parametrize("role", ["consumer", "producer", "admin"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "isolation.level",
+        "group.id",
+        "auto.offset.reset",
+        "enable.auto.commit",
+        "enable.idempotence",
+        "acks",
+        "transactional.id",
+        "transaction.timeout.ms",
+        "max.in.flight.requests.per.connection",
+        "partitioner",
+        "key.serializer",
+        "value.deserializer",
+        "bootstrap.servers",
+        "sasl.password",
+        "ssl.ca.location",
+        "security.protocol",
+        "enable.ssl.certificate.verification",
+        "plugin.library.paths",
+        "error_cb",
+    ],
+)
+def test_a_setting_that_a_promise_rests_on_or_that_has_a_key_is_refused_by_name(
+    folder: Path, role: str, name: str
+) -> None:
+    found = refusal_of(folder, {"bootstrap": "localhost:9092", role: {name: "hunter2"}})
+    assert f"kafka.{role}.{name}, which " in found
+
+
+def test_a_producers_name_and_largest_record_are_the_services_own(folder: Path) -> None:
+    own = {"client.id": "a", "message.max.bytes": 7}
+    found = refusal_of(folder, {"bootstrap": "localhost:9092", "producer": own})
+    assert all(f"kafka.producer.{name}, which is the service's own" in found for name in own)
+    assert (
+        read(folder, {"bootstrap": "localhost:9092", "consumer": {"client.id": "a"}}).consumer()["client.id"]
+        == "a"
+    )
+
+
+@pytest.mark.parametrize("role", ["consumer", "producer", "admin"])
+@pytest.mark.parametrize(
+    "setting", [("fetch.min.byte", 1), ("linger.ms", "soon"), ("reconnect.backoff.ms", -1)]
+)
+def test_a_setting_that_librdkafka_does_not_take_is_refused(
+    folder: Path, role: str, setting: tuple[str, object]
+) -> None:
+    name, value = setting
+    found = refusal_of(folder, {"bootstrap": "localhost:9092", role: {name: value}})
+    assert f'"{name}"' in found or "queue.buffering.max.ms" in found
+
+
+def test_settings_are_a_mapping_of_texts_numbers_and_truth(folder: Path) -> None:
+    assert "kafka.consumer" in refusal_of(folder, {"bootstrap": "localhost:9092", "consumer": ["a"]})
+    assert "kafka.consumer.a" in refusal_of(folder, {"bootstrap": "localhost:9092", "consumer": {"a": ["b"]}})

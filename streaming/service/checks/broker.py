@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
-from streaming.kafka.clients import is_refusal, translate
+from streaming.kafka.errors import is_refusal, translate
 from streaming.kafka.topics import answered
 from streaming.service.checks.findings import Finding, Grade
 from streaming.service.checks.surroundings import Surroundings

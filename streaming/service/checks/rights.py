@@ -11,7 +11,7 @@ from confluent_kafka import KafkaException, TopicCollection
 from schemas.errors import Code, EnvironmentProblem
 from schemas.settings.config import ServiceConfig
 from schemas.topics import DEAD_LETTERS_SUFFIX
-from streaming.kafka.clients import is_missing, translate
+from streaming.kafka.errors import is_missing, translate
 from streaming.kafka.topics import missing_topic
 from streaming.service.checks.findings import Finding
 from streaming.service.checks.surroundings import Surroundings

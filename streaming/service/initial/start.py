@@ -16,7 +16,8 @@ from schemas.settings.config import ServiceConfig
 from state.initial.start import AnyStart, DatabaseStart, Start, TopicStart
 from state.initial.table import checked_table
 from state.journal import Entry
-from streaming.kafka.clients import KafkaSettings, translated
+from streaming.kafka.clients import KafkaSettings
+from streaming.kafka.errors import translated
 from streaming.kafka.topics import watermarks
 
 

@@ -21,8 +21,9 @@ from schemas.topics import UpstreamTopics
 from state.values.plan import AlignedBarrier
 from streaming.core.alignment import Aligner
 from streaming.kafka.barriers import BarrierCut, FoundBeside, beside_barrier_in, delete_barriers
-from streaming.kafka.clients import OUT_OF_RANGE, KafkaSettings, translate, translated
+from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, header_of, located, location, stable_pauses_s
+from streaming.kafka.errors import OUT_OF_RANGE, translate, translated
 from streaming.kafka.topics import stable_offsets_of
 from streaming.source.barriers.injecting.injector import BarrierInjector
 from streaming.source.barriers.injecting.target import refuse_unfit

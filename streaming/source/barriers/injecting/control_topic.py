@@ -23,8 +23,9 @@ from confluent_kafka import (
 
 from schemas.records import Barrier
 from schemas.topics import UpstreamTopics
-from streaming.kafka.clients import COORDINATOR_MOVES, KafkaSettings, translate, translated
+from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, located, location
+from streaming.kafka.errors import COORDINATOR_MOVES, translate, translated
 from streaming.kafka.topics import create_topic
 from streaming.source.barriers.injecting.claim import Claim
 from streaming.source.barriers.injecting.control_requests import (
