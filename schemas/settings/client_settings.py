@@ -1,7 +1,7 @@
 """Settings of Kafka's clients that a configuration passes through, by role, and those that it may not change.
 
-Names are librdkafka's (CONFIGURATION.md of librdkafka). Spark's own consumer is Java's; of a role's settings it gets
-those that it has under the same name.
+Names are those of librdkafka's documentation. Spark's own consumer is Java's; it gets the settings that it has under the
+same name.
 """
 
 from __future__ import annotations
@@ -94,5 +94,5 @@ PassedSettings = tuple[tuple[Role, tuple[tuple[str, str], ...]], ...]
 
 
 def for_java_consumer(settings: Mapping[str, str]) -> dict[str, str]:
-    """Those of a consumer's settings that Java's consumer has, too."""
+    """The settings of a consumer that Java's has, too."""
     return {name: value for name, value in settings.items() if name in _IN_JAVA}

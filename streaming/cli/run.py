@@ -137,9 +137,10 @@ def _serve(file: Path, options: RunOptions, *, take_over: bool = False, rebuilds
         ):
             from streaming.observe.traces import traced
             from streaming.observe.wiring import observed
+            from streaming.service.lag_group import lag_shown
 
             on_status = (lambda look: None) if screen is None else screen.follow
-            with observed(service, token, on_status=on_status), traced(service):
+            with observed(service, token, on_status=on_status), traced(service), lag_shown(service):
                 service.run()
 
 

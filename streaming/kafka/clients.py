@@ -77,7 +77,7 @@ class KafkaSettings:
                     Code.CONFIG_INVALID,
                     where=f"kafka.{role}",
                     found=f"what librdkafka does not take ({raised.args[0].str().strip()})",
-                    expected="settings of its CONFIGURATION.md, with values in their range",
+                    expected="settings that its documentation names, with values in their range",
                     next_step="correct the section kafka",
                 ) from None
 

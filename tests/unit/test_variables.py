@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from schemas.errors import Code, ConfigError
-from schemas.settings.documents import read_mapping
-from schemas.settings.variables import fill_in
+from schemas.settings.documents import fill_in, read_mapping
 
 
 def read(folder: Path, text: str) -> dict[Any, Any]:

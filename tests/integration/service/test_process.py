@@ -9,10 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from state.journal import Journal
 from state.storage import Storage
 from state.values.last_end import EndKind
+from streaming.kafka.topics import watermarks
 from tests.kit.process import Process
 from tests.kit.real import Stage, await_condition
 
@@ -48,6 +50,46 @@ def test_sigterm_while_it_serves_ends_it_with_0_and_the_output_whole(set_up: Set
         run.until(lambda: run.is_complete("copy"))
     report = stage.verify()
     assert report.clean, report
+
+
+def test_its_lag_is_that_of_a_group_and_its_clients_have_the_settings_of_the_file(
+    set_up: SetUp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ZONE", "a-1")
+    stage = set_up({"name": "copy"})
+    upstream = stage.upstream
+    for number in range(300):
+        upstream.put((number, "EU", None, None))
+    passed = {
+        "consumer": {"client.rack": "${ZONE}", "fetch.max.bytes": 10_000_000},
+        "producer": {"compression.type": "zstd"},
+        "admin": {"socket.keepalive.enable": True},
+    }
+    declared = stage.declared()
+    config = write_config(
+        stage,
+        kafka={**declared["kafka"], **passed},
+        barriers="inject",
+        barrier_interval="200ms",
+        limits={"short_records": 0},  # Spark's own clients, too
+    )
+    process = Process.start(config)
+    watching = Consumer(upstream.kafka.consumer(**{"group.id": f"backfill-{upstream.name}"}))
+    parts = [TopicPartition(upstream.name, number) for number in range(upstream.partitions)]
+
+    def lag() -> int:
+        ends = [mark.stable for mark in watermarks(upstream.kafka, upstream.name)]
+        return sum(ends) - sum(max(each.offset, 0) for each in watching.committed(parts, timeout=30))
+
+    await_condition(lambda: lag() < 50, "nearly no lag")
+    before = lag()
+    assert process.end(signal.SIGTERM) == 0, process.lines[-5:]
+    for number in range(1_000):
+        upstream.put((number, "EU", None, "more"))
+    upstream.flush()
+    assert lag() >= before + 900
+    watching.close()
+    assert stage.verify().clean
 
 
 @pytest.mark.parametrize("child", ["java", "python"])
