@@ -1,7 +1,7 @@
 """Settings of Kafka's clients that a configuration passes through, by role, and those that it may not change.
 
-Names are those of librdkafka's documentation. Spark's own consumer is Java's; it gets the settings that it has under the
-same name.
+Names are those of librdkafka's documentation. Spark's own consumer is Java's; it gets the settings that it has under
+the same name.
 """
 
 from __future__ import annotations
