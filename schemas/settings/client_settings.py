@@ -19,6 +19,7 @@ _PROMISED = frozenset(
         "group.id",
         "auto.offset.reset",
         "enable.auto.commit",
+        "auto.commit.enable",
         "enable.auto.offset.store",
         "enable.partition.eof",
         "enable.idempotence",
@@ -35,13 +36,36 @@ _PROMISED = frozenset(
         "key.deserializer",
         "value.deserializer",
         "allow.auto.create.topics",
+        "delivery.report.only.error",
     }
 )
 """Settings that exactly once, the order of records, or the end of a topic's records rests on."""
-_OF_PRODUCERS = ("client.id", "message.max.bytes", "message.timeout.ms", "delivery.timeout.ms", "retries")
+_OF_PRODUCERS = frozenset(
+    {
+        "client.id",
+        "message.max.bytes",
+        "message.timeout.ms",
+        "delivery.timeout.ms",
+        "retries",
+        "message.send.max.retries",
+    }
+)
 _OWN_KEYS = ("bootstrap.servers", "metadata.broker.list")
 _OWN_SECTIONS = ("sasl.", "ssl.", "security.", "enable.ssl.", "enable.sasl.", "https.")
-_CODE = ("plugin.library.paths", "opaque", "log_level", "log.queue", "debug", "interceptor.classes")
+_CODE = frozenset(
+    {
+        "plugin.library.paths",
+        "opaque",
+        "log_level",
+        "log.queue",
+        "logger",
+        "debug",
+        "interceptor.classes",
+        "default.topic.config",
+        "on_commit",
+        "on_delivery",
+    }
+)
 _IN_JAVA = frozenset(
     {
         "check.crcs",
@@ -71,6 +95,9 @@ def refusal(role: Role, name: str) -> str | None:
         return "has keys of its own in the section kafka"
     if name in _CODE or name.endswith("_cb"):
         return "names code to run, or has to do with a client's own log"
+    # A client with test.mock.num.brokers ignores bootstrap.servers without an error.
+    if name.startswith("test."):
+        return "puts a broker of librdkafka's tests in place of yours"
     return None
 
 

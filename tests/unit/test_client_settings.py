@@ -65,6 +65,11 @@ def test_settings_of_a_role_reach_its_clients_and_no_others(tmp_path: Path) -> N
         "enable.ssl.certificate.verification",
         "plugin.library.paths",
         "error_cb",
+        "default.topic.config",
+        "delivery.report.only.error",
+        "logger",
+        "on_commit",
+        "test.mock.num.brokers",
     ],
 )
 def test_a_setting_that_a_promise_rests_on_or_that_has_a_key_is_refused_by_name(

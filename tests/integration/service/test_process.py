@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -56,7 +58,8 @@ def test_sigterm_while_it_serves_ends_it_with_0_and_the_output_whole(set_up: Set
 def test_its_lag_is_that_of_a_group_and_its_clients_have_the_settings_of_the_file(
     set_up: SetUp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("ZONE", "a-1")
+    zone = "zone-7f3ab2c1"
+    monkeypatch.setenv("ZONE", zone)
     stage = set_up({"name": "copy"})
     upstream = stage.upstream
     for number in range(300):
@@ -91,6 +94,12 @@ def test_its_lag_is_that_of_a_group_and_its_clients_have_the_settings_of_the_fil
 
     await_condition(lambda: lag() < 50, "nearly no lag")
     before = lag()
+    command = [sys.executable, "-m", "streaming.cli.app", "status", "-c", str(config), "--json"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    journal = str(Journal(Storage(str(stage.config().state)), upstream.table).current)
+    assert '"copy"' in shown
+    assert "copy" in journal
+    assert zone not in shown + journal
     assert process.end(signal.SIGTERM) == 0, process.lines[-5:]
     for number in range(1_000):
         upstream.put((number, "EU", None, "more"))
