@@ -50,10 +50,11 @@ class UpstreamTopics:
 
 @dataclass(frozen=True, slots=True)
 class UpstreamSection:
-    """The section `upstream` of a configuration."""
+    """The section `upstream` of a configuration. `read_limit`: records a second, None for any number."""
 
     topic: str
     format: UpstreamFormat
+    read_limit: int | None = None
 
     def topics(self, barriers: str | None, control: str | None) -> UpstreamTopics:
         """The topics on the upstream's side; `barriers` and `control` are those that the configuration names."""

@@ -37,8 +37,10 @@ from schemas.kinds.lanes import MOST_LANES
 from schemas.kinds.postgres import PostgresStart
 from schemas.settings.consistency import (
     MAX_DEFAULT_LANES,
+    checked_read_limit,
     find_doubles,
     find_incompatible,
+    find_no_pace,
     find_no_registry,
     lanes_for,
 )
@@ -54,7 +56,13 @@ from schemas.topics import CONTROL_SUFFIX, UpstreamSection, UpstreamTopics, is_t
 MIN_BARRIER_INTERVAL_MS = 100
 DAY_MS = 86_400_000
 _DAYS = re.compile(r"([0-9]{1,5})d")
-UPSTREAM_KEYS = {"topic": ("", "Topic of the changelog.")}
+UPSTREAM_KEYS = {
+    "topic": ("", "Topic of the changelog."),
+    "read_limit": (
+        "none",
+        "Records per second that are read of it at most, see [how fast it is read](operations.md#how-fast-it-is-read).",
+    ),
+}
 """Keys of `upstream` in addition to those of its format: default and meaning, in Markdown."""
 
 
@@ -95,7 +103,7 @@ def _upstream(declared: object, info: ValidationInfo[_Reading]) -> UpstreamSecti
     format_ = declare_format(UPSTREAM_FORMATS, keys, faults, beside=UPSTREAM_KEYS, place="upstream.")
     if format_ is None:
         raise noted()
-    return UpstreamSection(topic, format_)
+    return UpstreamSection(topic, format_, checked_read_limit(keys.get("read_limit")))
 
 
 def _topic(declared: str) -> str:
@@ -340,6 +348,7 @@ def check(declared: Mapping[str, Any], *, path: Path) -> ServiceConfig:
     except ValidationError as error:
         faults.add_invalid(error, ServiceConfig)
     else:
+        find_no_pace(config.source, config.topics, faults, injects=config.barriers.injects)
         lanes = lanes_for(config.lanes, config.spark, config.table, config.jobs, faults)
         config = config.model_copy(update={"lanes": lanes})
         if not faults:

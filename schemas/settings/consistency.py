@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Sequence
 
 from schemas.errors import Code
-from schemas.faults import Faults
+from schemas.faults import Faults, brief
 from schemas.formats.protocol import Format
 from schemas.job import JobDefinition
 from schemas.kinds.lanes import lanes_misfit
 from schemas.settings.spark import SparkConfig
 from schemas.table import TableSchema
-from schemas.topics import UpstreamTopics
+from schemas.topics import UpstreamSection, UpstreamTopics
 
 MAX_DEFAULT_LANES = 4
 
@@ -55,6 +55,21 @@ def _find_taken(
     for what, topic in {"dead letters": job.dead_letters, "barriers": job.barrier_topic}.items():
         if topic in taken:
             faults.add(f"{taken[topic]} {topic!r} is for the {what} of job {job.name}", Code.SAME_TOPIC)
+
+
+def checked_read_limit(declared: object) -> int | None:
+    """The limit of the section `upstream`. Raises: ValueError."""
+    if declared is not None and (type(declared) is not int or declared < 1):
+        raise ValueError(f"read_limit {brief(declared)} is no whole number above 0")
+    return declared
+
+
+def find_no_pace(source: UpstreamSection, topics: UpstreamTopics, faults: Faults, *, injects: bool) -> None:
+    """Add a limit that nothing keeps: a batch takes whole intervals, so it is barriers that set the pace."""
+    if source.read_limit is not None and not (injects and topics.barriers is not None):
+        faults.add(
+            "upstream.read_limit without 'barriers: inject' and a 'barrier_topic', whose barriers keep it"
+        )
 
 
 def find_no_registry(upstream: Format | None, jobs: Sequence[JobDefinition], faults: Faults) -> None:

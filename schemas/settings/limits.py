@@ -31,7 +31,8 @@ class Limits:
     Spark, whose fixed cost is that of some thousand records.
     `interval_records` and `lane_bytes`: upstream records between two barriers, and decoded changes of them in one lane,
     from which on an interval is handled in parts; a lane needs about five times the memory of what it holds.
-    `part_records`: changes of such a part. `long_transaction_ms`: how long a lane's transaction may take then; the
+    `part_records`: changes of such a part. `rate_limit`: snapshot rows per second of all jobs together, None for any
+    number. `long_transaction_ms`: how long a lane's transaction may take then; the
     broker's own limit (`transaction.max.timeout.ms`, 15 minutes by default) must allow it.
     """
 
@@ -41,6 +42,7 @@ class Limits:
     lane_bytes: int = 64 << 20
     part_records: int = 100_000
     long_transaction_ms: int = 900_000
+    rate_limit: int | None = None
 
     @property
     def message_bytes(self) -> int:
@@ -135,6 +137,12 @@ class LimitsConfig(BaseModel):
         alias="long_transaction",
         description="How long the transaction of an interval in parts may take, `1m` to `24h`; what the broker's "
         "`transaction.max.timeout.ms` does not allow is taken for `1m`.",
+    )
+    rate_limit: int | None = Field(
+        None,
+        ge=1,
+        description="Snapshot rows per second of all jobs together, shared evenly; each has its own `rate_limit` "
+        "besides.",
     )
 
     @property

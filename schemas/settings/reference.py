@@ -23,9 +23,8 @@ Rows = Mapping[str, tuple[str, str]]
 
 _HEAD = """# Configuration
 
-One file, YAML or JSON. Unknown keys are refused, and every mistake is named at once, before anything is touched. A key
-without a default has to be there. In a value, `${NAME}` is a variable of the environment, an error where it is not set,
-and `$$` is `$`; in quotes it is text. This page is written by `python -m schemas.settings.reference`.
+[One file](contract.md#configuration), YAML or JSON. A key without a default has to be there. In a value, `${NAME}`
+is a variable of the environment, an error where it is not set, and `$$` is `$`; in quotes it is text. This page is written by `python -m schemas.settings.reference`.
 """
 _JOBS_TAIL = """
 A job's definition is fixed once it has been created; its limit is not. A job that is added to the file starts at the

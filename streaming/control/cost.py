@@ -56,10 +56,10 @@ class Cost:
             return None
         return round(self.output_rows * self.bytes_per_record)
 
-    def seconds(self, job: JobDefinition, lanes: int) -> float | None:
-        """Time at the rate of all lanes, or of the job's limit. None: never, or unknown."""
+    def seconds(self, job: JobDefinition, lanes: int, limit_of_all: int | None) -> float | None:
+        """Time at the rate of all lanes, or of the job's limit, or that of all jobs. None: never, or unknown."""
         bounds = [] if self.core_rows_per_s is None else [self.core_rows_per_s * lanes]
-        bounds += [] if job.rate_limit is None else [float(job.rate_limit)]
+        bounds += [float(limit) for limit in (job.rate_limit, limit_of_all) if limit is not None]
         return self.rows / min(bounds) if bounds and min(bounds) > 0 else None
 
 

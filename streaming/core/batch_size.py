@@ -13,8 +13,8 @@ Of what a job reads in one batch, the smallest of three limits counts:
 - *Bytes.* All that a batch sends is one transaction a lane, which the broker ends after its timeout, and a crash
   repeats all of it. So reads together take at most `MAX_BYTES`, and what goes through in half of that time by what
   batches took. Rows of a hundred bytes never come near it; those of fifty kilobytes do before a rate is known.
-- *Rate limit.* A token bucket in rows: it fills with time, two seconds' worth from batch to batch at most, and what a
-  batch leaves in it is no more than half a second's worth, so that neither a wait nor a pause is followed by a burst.
+- *Rate limit.* A token bucket in rows (`TokenBucket`) by job, and one for all jobs together, which those that read
+  share evenly: what one leaves of its part the next ones have, and each batch begins with another job.
 
 The amount is 0 only when the job is paused, limited to 0, or its bucket is empty: live traffic never starves the
 snapshot. Time comes in as an argument.
@@ -25,11 +25,12 @@ from __future__ import annotations
 import statistics
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from schemas.job import JobDefinition
-from state.values.plan import AlignedBarrier, JobPlan, JobState
+from state.values.plan import AlignedBarrier, JobPlan, JobState, Slice
 from state.values.progress import Progress, is_complete
+from streaming.core.clocks import TokenBucket
 from streaming.core.planning import NOTHING, Amount, CutFunction, choose_slices
 
 FIRST_ROWS = 20_000
@@ -64,8 +65,6 @@ _SMOOTHING, _CLEARLY_LESS = 0.4, 0.8
 _GROWTH = 2.0
 _WIDER = 1.5
 """Bytes limit a read with a latency budget where its rows are so much wider than the last ones; else rows do."""
-_FIRST_FILL_MS, _LONGEST_FILL_MS = 1_000, 2_000
-_BUCKET_SECONDS = 0.5
 
 
 class OverheadMs:
@@ -131,9 +130,7 @@ class SnapshotBudget:
     _last_rows: int = 0
     _last_bytes: int = 0
     _read_ms: float = 0.0
-    _tokens: float = 0.0
-    _filled_ms: int | None = None
-    _limit: int | None = None
+    _bucket: TokenBucket = field(default_factory=TokenBucket)
 
     def amount(self, now_ms: int, *, paused: bool, rate_limit: int | None, load: BatchLoad = ALONE) -> Amount:
         """The amount that the next batch may read; `now_ms` must not fall between calls."""
@@ -141,16 +138,15 @@ class SnapshotBudget:
         return Amount(rows, self._fitting_bytes(load))
 
     def _rows(self, now_ms: int, paused: bool, rate_limit: int | None, load: BatchLoad) -> int:
-        if rate_limit != self._limit:  # what was read under another limit is no debt under this one
-            self._limit, self._filled_ms, self._tokens = rate_limit, None, 0.0
         if paused:
-            self._filled_ms, self._tokens = now_ms, 0.0
+            self._bucket.empty(now_ms)
             return 0
         self._read_ms = self._fitting_ms(load)
         fitting = self._fitting_rows()
         if rate_limit is None:
+            self._bucket.lift()
             return fitting
-        return min(fitting, max(int(self._fill(now_ms, rate_limit)), 0))
+        return min(fitting, self._bucket.fill(now_ms, rate_limit))
 
     def _fitting_rows(self) -> int:
         hurried = self.latency_budget_ms is not None
@@ -176,20 +172,12 @@ class SnapshotBudget:
         left = self.latency_budget_ms / 2 - load.rest_ms - load.late_ms
         return max(left * READ_SHARE / load.readers, LEAST_READ_MS)
 
-    def _fill(self, now_ms: int, rate_limit: int) -> float:
-        room = max(rate_limit * _BUCKET_SECONDS, 1.0)
-        elapsed_ms = _FIRST_FILL_MS if self._filled_ms is None else max(now_ms - self._filled_ms, 0)
-        self._filled_ms = now_ms
-        self._tokens = min(self._tokens, room) + rate_limit * min(elapsed_ms, _LONGEST_FILL_MS) / 1_000
-        return self._tokens
-
     def learn_read(self, read: Amount, read_ms: float) -> None:
         """Learn from the amount that a batch read, and its time (0 rows change nothing; 0 bytes nothing about bytes).
 
         The bytes are those that the plan expected, as the next ones will be.
         """
-        if self._limit is not None:
-            self._tokens -= read.rows
+        self._bucket.take(read.rows)
         if read.rows <= 0 or read_ms <= 0:
             return
         at_once = read_ms < _CLEARLY_LESS * self._read_ms
@@ -211,6 +199,11 @@ def _learned(known: float | None, rate: float, at_once: bool) -> float:
     return rate if known is None or at_once else known + _SMOOTHING * (rate - known)
 
 
+def _rotated(jobs: Sequence[JobState], turn: int) -> Sequence[JobState]:
+    first = turn % max(len(jobs), 1)
+    return (*jobs[first:], *jobs[:first])
+
+
 MAX_BATCH_RECORDS = 500_000
 """Upstream records that one batch takes at most, when it has a choice; lanes hold a batch's changes in memory."""
 _LIKELY_CHANGE_BYTES = 500.0
@@ -218,10 +211,15 @@ _LIKELY_CHANGE_BYTES = 500.0
 
 
 class BatchSizer:
-    """The batch sizes of one service. `lane_bytes`: memory for the changes of a batch, in each lane."""
+    """The batch sizes of one service.
 
-    def __init__(self, lane_bytes: int) -> None:
-        self._lane_bytes = lane_bytes
+    `lane_bytes`: memory for the changes of a batch, in each lane. `rate_limit`: rows per second that all jobs together
+    read, None for any number.
+    """
+
+    def __init__(self, lane_bytes: int, rate_limit: int | None = None) -> None:
+        self._lane_bytes, self._rate_limit = lane_bytes, rate_limit
+        self._bucket, self._turn = TokenBucket(), 0
         self._change_bytes = _LIKELY_CHANGE_BYTES
         self._budgets: dict[str, SnapshotBudget] = {}
         self._planned: dict[str, Amount] = {}
@@ -251,26 +249,31 @@ class BatchSizer:
 
         `progress[job]` lists the started parts; `cut_of` gives the function that cuts the slices of a job.
         """
-        readers = sum(
-            job.may_read and not is_complete(progress.get(job.name, {}), job.definition.part_count)
+        readers = [
+            job.name
             for job in jobs
-        )
+            if job.may_read and not is_complete(progress.get(job.name, {}), job.definition.part_count)
+        ]
         late_ms = self._start_delay.delay_ms(end.barrier.injected_at_ms, now_ms)
-        load = BatchLoad(max(readers, 1), self._rest.ms, late_ms)
+        load = BatchLoad(max(len(readers), 1), self._rest.ms, late_ms)
         self._planned = {}
-        return tuple(
-            self._plan_job(job, progress.get(job.name, {}), cut_of(job.definition), now_ms, load)
-            for job in jobs
-        )
+        left = None if self._rate_limit is None else self._bucket.fill(now_ms, self._rate_limit)
+        self._turn += 1
+        slices: dict[str, tuple[Slice, ...]] = {}
+        for job in _rotated(jobs, self._turn):
+            amount = self._amount(job, now_ms, load)
+            if left is not None:
+                # Rounded up: with fewer rows than readers, one of them reads, and in the next batch another one.
+                share = -(-left // max(len([name for name in readers if name not in slices]), 1))
+                amount = replace(amount, rows=min(amount.rows, share))
+            chosen = choose_slices(job.definition, progress.get(job.name, {}), amount, cut_of(job.definition))
+            self._planned[job.name], slices[job.name] = chosen.amount, chosen.slices
+            left = None if left is None else max(left - chosen.amount.rows, 0)
+        return tuple(JobPlan(job, slices[job.name]) for job in jobs)
 
-    def _plan_job(
-        self, job: JobState, progress: Mapping[int, Progress], cut: CutFunction, now_ms: int, load: BatchLoad
-    ) -> JobPlan:
+    def _amount(self, job: JobState, now_ms: int, load: BatchLoad) -> Amount:
         budget = self._budgets.setdefault(job.name, SnapshotBudget(job.definition.latency_budget_ms))
-        most = budget.amount(now_ms, paused=job.paused, rate_limit=job.rate_limit, load=load)
-        chosen = choose_slices(job.definition, progress, most, cut)
-        self._planned[job.name] = chosen.amount
-        return JobPlan(job, chosen.slices)
+        return budget.amount(now_ms, paused=job.paused, rate_limit=job.rate_limit, load=load)
 
     def learn_batch(
         self, *, changes: int, held_bytes: int, rows: Mapping[str, int], read_ms: float, took_ms: float
@@ -278,6 +281,7 @@ class BatchSizer:
         """Learn from a batch: its changes and their bytes, snapshot rows by job, and the durations."""
         self.learn_change_bytes(changes, held_bytes)
         self._rest.add(max(took_ms - read_ms, 0.0))
+        self._bucket.take(sum(rows.values()))
         for name, count in rows.items():
             if name in self._budgets and count:
                 read = Amount(count, self._planned.get(name, NOTHING.amount).size)

@@ -1,8 +1,50 @@
-"""Ages and pauses by a clock that is never set (`steady_s`, `now_s`), whatever is done to wall clocks."""
+"""Ages, pauses and rates by a clock that is never set (`steady_s`, `now_s`), whatever is done to wall clocks."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+
+_FIRST_FILL_MS = 1_000
+_KEPT_SECONDS = 0.5
+
+
+@dataclass(slots=True)
+class TokenBucket:
+    """Counts up to a rate a second, of what is taken in turns: rows of a job, of all jobs, records of the upstream.
+
+    It fills with time, `longest_fill_ms` worth from turn to turn at most, and what a turn leaves in it is no more than
+    half a second's worth, so that neither a wait nor a pause is followed by a burst. What a turn takes beyond it, as
+    estimates are estimates, the next ones have less. Milliseconds that never fall.
+    """
+
+    longest_fill_ms: int = 2_000
+    _rate: int | None = None
+    _tokens: float = 0.0
+    _filled_ms: int | None = None
+
+    def fill(self, now_ms: int, rate: int) -> int:
+        """What may be taken in this turn, 0 or more. What was taken at another rate is no debt at this one."""
+        if rate != self._rate:
+            self._rate, self._filled_ms, self._tokens = rate, None, 0.0
+        room = max(rate * _KEPT_SECONDS, 1.0)
+        elapsed_ms = _FIRST_FILL_MS if self._filled_ms is None else max(now_ms - self._filled_ms, 0)
+        self._filled_ms = now_ms
+        self._tokens = min(self._tokens, room) + rate * min(elapsed_ms, self.longest_fill_ms) / 1_000
+        return max(int(self._tokens), 0)
+
+    def empty(self, now_ms: int) -> None:
+        """Begin anew from now, after a pause."""
+        self._filled_ms, self._tokens = now_ms, 0.0
+
+    def lift(self) -> None:
+        """Count nothing until the next `fill`, which begins anew."""
+        self._rate = None
+
+    def take(self, count: int) -> None:
+        """Take what a turn has taken; without a rate it counts for nothing."""
+        if self._rate is not None:
+            self._tokens -= count
 
 
 class Age:

@@ -32,6 +32,8 @@ class ControlApi:
     table: TableSchema
     sink_of: SinkOf
     schemas: OutputSchemas
+    limit_of_all: int | None = None
+    """Rows per second that all jobs together read."""
 
     def __call__(self, mutation: Mutation) -> str:
         """Check a mutation against the current jobs, and send it; the request's id.
@@ -77,7 +79,7 @@ class ControlApi:
             kept_share=cost.kept_share,
             output_rows=cost.output_rows,
             output_bytes=cost.output_bytes,
-            seconds=cost.seconds(job, self.cache.jobs()[1]),
+            seconds=cost.seconds(job, self.cache.jobs()[1], self.limit_of_all),
             output_partitions=job.output_partitions,
             columns=list(job.columns),
             form=job.form,

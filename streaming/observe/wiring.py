@@ -91,6 +91,7 @@ def observed(
         table=config.table,
         sink_of=Sinks(setup),
         schemas=schemas,
+        limit_of_all=config.limits.rate_limit,
     )
     hosts = [http.host, *(("localhost", "127.0.0.1") if http.is_local else ()), *http.hosts]
     app = build(

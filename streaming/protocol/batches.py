@@ -50,7 +50,8 @@ class Batches:
 
     def __init__(self, setup: BatchSetup) -> None:
         storage, table = setup.storage, setup.table
-        self._setup, self._batch_sizer = setup, BatchSizer(setup.limits.lane_bytes)
+        limits = setup.limits
+        self._setup, self._batch_sizer = setup, BatchSizer(limits.lane_bytes, limits.rate_limit)
         # Opened in reverse order of effects: the instance that we took over from may still be making its last ones. If
         # its progress is visible here, so is its log.
         progress_table = self.progress_type(storage, table)

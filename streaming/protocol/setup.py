@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -19,14 +18,10 @@ from streaming.protocol.recovery.forward import Forward
 from streaming.protocol.table_read import ReadsTable
 from streaming.registry.book import SchemaBook
 from streaming.registry.outputs import Registering
+from streaming.runtime.timing import monotonic_ms
 from streaming.sink.dead_letters import ReadLetters, WriteEarlyLetters
 from streaming.sink.protocol import SinkOf
 from streaming.source.logged import LoggedRecords
-
-
-def monotonic_ms() -> int:
-    """The clock for rate limits and lateness."""
-    return time.monotonic_ns() // 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 
+def monotonic_ms() -> int:
+    """The clock for rates, waits and lateness: it is never set."""
+    return time.monotonic_ns() // 1_000_000
+
+
 class Stopwatch:
     """Adds up milliseconds by step."""
 

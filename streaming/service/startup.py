@@ -256,6 +256,7 @@ class Startup:
             is_ours=lambda: not owned.journal.is_superseded,
             begins=() if owned.start is None else owned.start.offsets,
             gaps=owned.source.gaps,
+            read_limit=self.config.source.read_limit,
         )
         return barrier_source(self.config.barriers, setup)
 

@@ -240,3 +240,35 @@ def test_a_connection_string_that_others_may_read_is_refused(tmp_path: Path) -> 
     declared = from_postgres(tmp_path)
     (tmp_path / "orders.dsn").chmod(0o644)
     assert "initial.postgres.dsn_file" in str(refusal_of(tmp_path, declared, Code.SECRET_FILE_MODE))
+
+
+def test_limits_of_reading_are_those_of_the_upstream_and_of_all_jobs(tmp_path: Path) -> None:
+    upstream = {"topic": "orders", "format": "upsert", "read_limit": 500}
+    config = read(tmp_path, LEAST | {"upstream": upstream, "limits": {"rate_limit": 1_000}})
+    assert (config.source.read_limit, config.limits.rate_limit) == (500, 1_000)
+    config = read(tmp_path, LEAST | {"barrier_topic": "b", "upstream": {"topic": "orders", "read_limit": 1}})
+    assert config.source.read_limit == 1
+    assert (read(tmp_path, LEAST).source.read_limit, read(tmp_path, LEAST).limits.rate_limit) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("over", "complaint"),
+    [
+        (
+            {"upstream": {"topic": "orders", "read_limit": 1}},
+            "upstream.read_limit without 'barriers: inject'",
+        ),
+        (
+            {"upstream": {"topic": "orders", "format": "upsert", "read_limit": 1}, "barriers": "embedded"},
+            "upstream.read_limit without 'barriers: inject'",
+        ),
+        ({"upstream": {"topic": "orders", "format": "upsert", "read_limit": 0}}, "read_limit"),
+        ({"upstream": {"topic": "orders", "format": "upsert", "read_limit": True}}, "read_limit"),
+        ({"upstream": {"topic": "orders", "format": "upsert", "read_limit": "5/s"}}, "read_limit"),
+        ({"limits": {"rate_limit": 0}}, "limits.rate_limit"),
+    ],
+)
+def test_a_limit_of_reading_that_nothing_keeps_or_that_is_none_is_refused(
+    tmp_path: Path, over: dict[str, Any], complaint: str
+) -> None:
+    assert complaint in str(refusal_of(tmp_path, LEAST | over))

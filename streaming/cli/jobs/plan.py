@@ -57,10 +57,11 @@ def command(
     else:
         cost = estimate(served.storage, served.config.table, job)
     lanes = served.state_reader.read().lanes or served.config.lanes
-    seconds = cost.seconds(job, lanes)
+    limit_of_all = served.config.limits.rate_limit
+    seconds = cost.seconds(job, lanes, limit_of_all)
     registers, misfitting = _verdicts(served, job)
     kept_s = cache(partial(_kept_s, served))
-    facts = _facts(job, cost, seconds, lanes, registers)
+    facts = _facts(job, cost, _duration(job, cost, seconds, lanes, limit_of_all), registers)
     facts = {**_start(served), **facts, "upstream keeps": _upstream_keeps(served, kept_s)}
     warnings = list(_warnings(served, job, seconds, misfitting, kept_s))
     if as_json:
@@ -165,16 +166,14 @@ def _kept_s(served: Served, topic: str) -> float | None:
     return None if kept is None else kept / 1_000
 
 
-def _facts(
-    job: JobDefinition, cost: Cost, seconds: float | None, lanes: int, schemas: Sequence[str]
-) -> dict[str, str]:
+def _facts(job: JobDefinition, cost: Cost, takes: str, schemas: Sequence[str]) -> dict[str, str]:
     return {
         **(_of_records(job, cost) if job.scan.reads_upstream else _of_rows(job, cost)),
         "to": f"{job.output}, {job.output_partitions} partitions, columns {', '.join(job.columns)}",
         "as": job.form,
         **({"registers": ", ".join(schemas)} if schemas else {}),
         "barriers": "in the output" if job.barrier_topic is None else f"in {job.barrier_topic}",
-        "takes": _duration(job, cost, seconds, lanes),
+        "takes": takes,
     }
 
 
@@ -208,7 +207,9 @@ def _show(facts: Mapping[str, str]) -> None:
     Console().print(grid)
 
 
-def _duration(job: JobDefinition, cost: Cost, seconds: float | None, lanes: int) -> str:
+def _duration(
+    job: JobDefinition, cost: Cost, seconds: float | None, lanes: int, limit_of_all: int | None
+) -> str:
     if seconds is None and job.scan.reads_upstream and job.rate_limit is None:
         return "as long as the service takes to read and send them: it has no limit"
     if seconds is None:
@@ -216,6 +217,8 @@ def _duration(job: JobDefinition, cost: Cost, seconds: float | None, lanes: int)
             "for ever: its limit is 0" if job.rate_limit == 0 else "unknown: there are no rows to try it with"
         )
     limit = "no limit" if job.rate_limit is None else f"its limit of {job.rate_limit:,} rows/s"
+    if limit_of_all is not None and (job.rate_limit is None or limit_of_all < job.rate_limit):
+        limit = f"the limit of all jobs, {limit_of_all:,} rows/s,"
     tried = (
         ""
         if cost.core_rows_per_s is None

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from schemas.errors import Code, ConfigError
+from schemas.settings.config import ServiceConfig
 from schemas.table import nearest
 from state.initial.copy_progress import CopyProgress
 from state.values.progress import Completed
@@ -70,11 +71,22 @@ def command(
         seen_ms=last_seen_ms(served.storage, view.owner),
     )
     if as_json:
-        typer.echo(json.dumps(_as_dict(view, jobs, forecasts, answer, condition)))
+        typer.echo(json.dumps(_as_dict(served.config, view, jobs, forecasts, answer, condition)))
     else:
         keeps = served.config.table.has_key
         reading = None if view.read is None else reading_text(view, answer)
-        _show(Console(), condition, view, jobs, forecasts, has_replica=keeps, reading=reading, answer=answer)
+        limits = limits_text(served.config)
+        _show(
+            Console(),
+            condition,
+            view,
+            jobs,
+            forecasts,
+            has_replica=keeps,
+            reading=reading,
+            limits=limits,
+            answer=answer,
+        )
     if condition.exit_status:
         raise typer.Exit(condition.exit_status)
 
@@ -103,6 +115,7 @@ def _show(
     *,
     has_replica: bool,
     reading: str | None = None,
+    limits: str | None = None,
     answer: Answer | None = None,
 ) -> None:
     facts = Table.grid(padding=(0, 3))
@@ -126,6 +139,8 @@ def _show(
         facts.add_row("copying", _copy_text(view.copy))
     if reading is not None:
         facts.add_row("reading", reading)
+    if limits is not None:
+        facts.add_row("limits", limits)
     for job in jobs:
         if job.state.paused_by is not None:
             facts.add_row("paused", f"{job.name}: {job.state.paused_by}")
@@ -136,6 +151,14 @@ def _show(
         console.print(f"\n[bold]{job.name}[/bold] → {job.state.definition.output}")
         console.print(f"  {described(job, forecasts[job.name]).strip()}", highlight=False)
         console.print(f"  {vnode_line(job, console.width - 2)}", highlight=False)
+
+
+def limits_text(config: ServiceConfig) -> str | None:
+    """The limits that hold for the upstream and for all jobs; None without any."""
+    upstream, jobs = config.source.read_limit, config.limits.rate_limit
+    parts = [] if upstream is None else [f"{upstream:,} records/s of the upstream"]
+    parts += [] if jobs is None else [f"{jobs:,} rows/s of all jobs together"]
+    return ", ".join(parts) or None
 
 
 def _copy_text(copy: CopyProgress) -> str:
@@ -182,6 +205,7 @@ def vnode_line(job: JobView, width: int = 80) -> str:
 
 
 def _as_dict(
+    config: ServiceConfig,
     view: StateView,
     jobs: Sequence[JobView],
     forecasts: dict[str, Forecast],
@@ -203,6 +227,8 @@ def _as_dict(
         "rows_stored": view.rows_stored,
         "copy": None if view.copy is None else asdict(view.copy),
         "reading": None if answer is None else answer.reading,
+        "read_limit": config.source.read_limit,
+        "rate_limit": config.limits.rate_limit,
         "jobs": [
             as_dict(job)
             | {

@@ -158,7 +158,7 @@ class BarrierSetup:
     `left_out` are records, (partition, offset), that an operator named: none of them counts as a barrier. `owner` is
     the id of the state; `is_ours` is True while this instance may write it. `spark()` blocks until the session is
     there. `begins` are the first offsets of the data that are read, where they are not its first ones; `gaps` has the
-    known gaps in the offsets behind the position.
+    known gaps in the offsets behind the position. `read_limit`: records a second between the barriers that it writes.
     """
 
     kafka: KafkaSettings
@@ -172,6 +172,7 @@ class BarrierSetup:
     is_ours: Callable[[], bool]
     begins: tuple[int, ...] = ()
     gaps: Gaps = field(default_factory=Gaps)
+    read_limit: int | None = None
 
 
 class WithInjector(BarrierSource):

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,11 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from state.journal import Journal
 from state.storage import Storage
 from state.values.last_end import EndKind
+from streaming.kafka.barriers import beside_barrier_in
 from streaming.kafka.errors import COORDINATOR_MOVES
 from streaming.kafka.topics import watermarks
 from tests.kit.process import Process
-from tests.kit.real import Stage, await_condition
+from tests.kit.real import Stage, await_condition, records
 
 SetUp = Callable[..., Stage]
 
@@ -106,6 +108,42 @@ def test_its_lag_is_that_of_a_group_and_its_clients_have_the_settings_of_the_fil
     upstream.flush()
     assert lag() >= before + 900
     watching.close()
+    assert stage.verify().clean
+
+
+def test_what_has_piled_up_is_read_at_the_limit_and_jobs_share_theirs(set_up: SetUp) -> None:
+    read_limit, rate_limit, rows = 100, 40, 1_000
+    stage = set_up({"name": "copy"}, {"name": "twin"}, beside=True)
+    upstream = stage.upstream
+    for number in range(rows):
+        upstream.put((number, "EU", None, None))
+    upstream.flush()
+    declared = stage.declared()
+    config = write_config(
+        stage,
+        upstream={**declared["upstream"], "read_limit": read_limit},
+        barriers="inject",
+        barrier_interval="500ms",
+        limits={"rate_limit": rate_limit},
+    )
+    process = Process.start(config)
+    process.await_event("batch")
+    await_condition(lambda: process.events("batch")[-1]["upstream_records"] >= rows, "all is read")
+    batches = process.events("batch")
+    assert process.end(signal.SIGTERM) == 0, process.lines[-5:]
+    # A second's worth at first, and half a second's from turn to turn.
+    topic = str(stage.config().topics.barriers)
+    written = [
+        [found for each in part if (found := beside_barrier_in(each))]
+        for part in records(upstream.kafka, topic)
+    ]
+    first_ms = written[0][0].barrier.injected_at_ms
+    for each in zip(*written, strict=True):
+        since_s = (each[0].barrier.injected_at_ms - first_ms) / 1_000
+        assert sum(found.end for found in each) <= read_limit * (since_s + 1.6)
+    began, ended = (datetime.fromisoformat(batches[at]["timestamp"]) for at in (0, -1))
+    took_s = (ended - began).total_seconds()
+    assert 0 < sum(each["snapshot_rows"] for each in batches) <= rate_limit * (took_s + 3)
     assert stage.verify().clean
 
 

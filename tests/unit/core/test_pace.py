@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -25,17 +26,20 @@ def job(name: str) -> JobState:
     return JobState(JobDefinition.declare(declaration, table(vnode_count=VNODES)), start=1)
 
 
-def batch_sizer(held_bytes: int = 1 << 40) -> BatchSizer:
-    return BatchSizer(held_bytes)
+def batch_sizer(held_bytes: int = 1 << 40, rate_limit: int | None = None) -> BatchSizer:
+    return BatchSizer(held_bytes, rate_limit)
 
 
 def plans(
-    batch_sizer: BatchSizer, *jobs: JobState, progress: Mapping[str, Mapping[int, Progress]]
+    batch_sizer: BatchSizer,
+    *jobs: JobState,
+    progress: Mapping[str, Mapping[int, Progress]],
+    now_ms: int = 1_000,
 ) -> tuple[JobPlan, ...]:
     def cut(vnode: int, after: Key | None, limit: Amount) -> Cut:
         return Cut((limit.rows,), limit.rows)  # as if vnodes had no end: a slice's position is what it reads
 
-    return batch_sizer.plan_jobs(jobs, progress, BARRIER, lambda job: cut, now_ms=1_000)
+    return batch_sizer.plan_jobs(jobs, progress, BARRIER, lambda job: cut, now_ms=now_ms)
 
 
 def read_by(plan: JobPlan) -> int:
@@ -88,3 +92,43 @@ def test_a_batch_of_several_intervals_takes_fewer_records_the_larger_they_are() 
     held.learn_batch(changes=0, held_bytes=0, rows={}, read_ms=0, took_ms=100)
     assert held.most_records(1) == 100
     assert batch_sizer().most_records(1) == MAX_BATCH_RECORDS
+
+
+def read_in_turns(sizer: BatchSizer, jobs: tuple[JobState, ...], turns: int) -> Counter[str]:
+    """Rows by job, of a batch a second."""
+    read = Counter[str]()
+    for turn in range(turns):
+        rows = {
+            plan.state.name: read_by(plan)
+            for plan in plans(sizer, *jobs, progress={}, now_ms=(turn + 1) * 1_000)
+        }
+        read.update(rows)
+        learned(sizer, rows, read_ms=100)
+    return read
+
+
+def test_a_limit_of_all_jobs_is_shared_evenly_whatever_their_number() -> None:
+    one = read_in_turns(batch_sizer(rate_limit=3_000), (job("a"),), turns=20)
+    three = read_in_turns(batch_sizer(rate_limit=3_000), (job("a"), job("b"), job("c")), turns=20)
+    assert one.total() == three.total() == 20 * 3_000
+    assert set(three.values()) == {20 * 1_000}
+
+
+def test_what_one_job_leaves_of_the_limit_the_others_have() -> None:
+    held = replace(job("held"), rate_limit=30)
+    read = read_in_turns(batch_sizer(rate_limit=300), (held, job("a"), job("b")), turns=30)
+    assert read["held"] <= 30 * 30
+    assert read.total() == pytest.approx(30 * 300, rel=0.1)
+    assert read["a"] == pytest.approx(read["b"], rel=0.3)
+
+
+def test_a_limit_below_a_row_a_job_reaches_all_of_them_in_turns() -> None:
+    read = read_in_turns(batch_sizer(rate_limit=1), (job("a"), job("b"), job("c")), turns=30)
+    assert read.total() == 30
+    assert min(read.values()) >= 9
+
+
+def test_no_limit_of_all_jobs_changes_nothing() -> None:
+    free, wide = batch_sizer(), batch_sizer(rate_limit=1 << 40)
+    jobs = (job("a"), job("b"))
+    assert read_in_turns(free, jobs, turns=5) == read_in_turns(wide, jobs, turns=5)

@@ -44,6 +44,7 @@ from streaming.kafka.consumer import RangeReader, header_of
 from streaming.kafka.transactions import TransactionalProducer
 from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint
+from streaming.runtime.timing import monotonic_ms
 from streaming.source.barriers.injecting.claim import ALONE, Claim, outlive, taken, who
 from streaming.source.barriers.injecting.control_topic import ControlTopic, claim_on, other_than
 from streaming.source.barriers.injecting.schedule import is_wanted, next_barrier, next_due_ms
@@ -64,10 +65,6 @@ def unix_ms() -> int:
 def injector_id(topics: UpstreamTopics) -> str:
     """Transactional id, and consumer group on the control topic, of the one injector of these barriers."""
     return f"{topics.data}.barriers" if topics.barriers is None else f"{topics.barriers}.injector"
-
-
-def _now_ms() -> int:
-    return time.monotonic_ns() // 1_000_000
 
 
 class BarrierWatch:
@@ -291,29 +288,29 @@ class BarrierInjector:
                 self._close()
 
     def _inject_at_each_interval(self) -> None:
-        due_ms = _now_ms() + self._interval_ms
+        due_ms = monotonic_ms() + self._interval_ms
         try:
             while (turn_ms := self._await_turn(due_ms)) is not None:
                 self._inject_unless_hindered()
-                due_ms = next_due_ms(turn_ms, _now_ms(), self._interval_ms)
+                due_ms = next_due_ms(turn_ms, monotonic_ms(), self._interval_ms)
         except Exception as failure:  # noqa: BLE001  # its owner has to learn of it, whatever it is
             _log.error("barriers_ended", upstream=self._target.topics.data, reason=type(failure).__name__)
             self.failure = failure
 
     def _await_turn(self, due_ms: int) -> int | None:
         """Wait until a barrier is due, or asked for: from when on the next interval counts. None: it is to end."""
-        asked, least_ms = False, _now_ms() + MIN_BARRIER_INTERVAL_MS
-        while not self._ending.is_set() and (left_ms := due_ms - _now_ms()) > 0:
+        asked, least_ms = False, monotonic_ms() + MIN_BARRIER_INTERVAL_MS
+        while not self._ending.is_set() and (left_ms := due_ms - monotonic_ms()) > 0:
             look_s = min(left_ms, _LOOK_EVERY_MS) / 1_000
             asked = asked or is_wanted(self._wanted_after, self.last_barrier)
             if self._session is None or asked:
                 self._ending.wait(look_s)
             else:
                 asked = self._session.await_request(look_s)
-            if asked and _now_ms() >= least_ms:
+            if asked and monotonic_ms() >= least_ms:
                 break
         self._wanted_after = None
-        return None if self._ending.is_set() else min(due_ms, _now_ms())
+        return None if self._ending.is_set() else min(due_ms, monotonic_ms())
 
     def _inject_unless_hindered(self) -> None:
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, Self
 
 from confluent_kafka import KafkaError, Message, Producer
 
@@ -13,10 +13,12 @@ from schemas.json.barriers import encode_beside
 from schemas.records import BARRIER_HEADER, Barrier, RecordId
 from schemas.settings.job_keys import BARRIER_TOPIC
 from schemas.topics import UpstreamTopics
+from streaming.core.clocks import TokenBucket
 from streaming.kafka.barriers import FoundBeside, beside_barrier_in
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, header_of, located
 from streaming.kafka.topics import create_topic, partitions_of, require_topic, stable_offsets_of
+from streaming.runtime.timing import monotonic_ms
 from streaming.source.barriers.last import BarrierLookup, BarrierSearch, agreed
 
 Ends = Callable[[], tuple[int, ...]]
@@ -83,12 +85,49 @@ class DataTopicTarget(BarrierTarget):
         return lambda: tuple(ends[partition] for partition in range(barrier.partitions))
 
 
+class Pace:
+    """The ends of barriers that go on by so many records a second at most, all partitions together.
+
+    Between two barriers twice their interval counts at most: after an hour without a service the limit holds as well.
+    """
+
+    def __init__(
+        self,
+        rate: int,
+        interval_ms: int,
+        clock_ms: Callable[[], int] = monotonic_ms,
+        *,
+        first: Sequence[int] = (),
+    ) -> None:
+        self._rate, self._clock_ms, self._first = rate, clock_ms, first
+        self._bucket = TokenBucket(max(2 * interval_ms, TokenBucket().longest_fill_ms))
+
+    @classmethod
+    def of(cls, read_limit: int | None, interval_ms: int, first: Sequence[int] = ()) -> Self | None:
+        """The pace of a configuration; None without a limit. Nothing before the offsets `first` is read."""
+        return None if read_limit is None else cls(read_limit, interval_ms, first=first)
+
+    def within(self, begins: Sequence[int], ends: Sequence[int]) -> tuple[int, ...]:
+        """Ends as near to `ends` as the pace allows, where the last ones were `begins`.
+
+        Each partition may take an equal part; what one leaves of it those with more records have.
+        """
+        begins = [min(max(pair), end) for *pair, end in zip(begins, self._first or begins, ends, strict=True)]
+        limited, left = list(ends), self._bucket.fill(self._clock_ms(), self._rate)
+        by_records = sorted(range(len(ends)), key=lambda number: ends[number] - begins[number])
+        for index, number in enumerate(by_records):
+            taken = min(ends[number] - begins[number], left // (len(by_records) - index))
+            limited[number], left = begins[number] + taken, left - taken
+            self._bucket.take(taken)
+        return tuple(limited)
+
+
 class SeparateTopicTarget(BarrierTarget):
     """Barriers in a separate topic, which `open` creates. Of the data topic only end offsets are read."""
 
-    def __init__(self, topics: UpstreamTopics) -> None:
+    def __init__(self, topics: UpstreamTopics, pace: Pace | None = None) -> None:
         assert topics.barriers is not None
-        self.topics, self._topic = topics, topics.barriers
+        self.topics, self._topic, self._pace = topics, topics.barriers, pace
         self._stable: Callable[[], Sequence[int]]
         self._ends: list[int] = []
 
@@ -104,6 +143,11 @@ class SeparateTopicTarget(BarrierTarget):
         """The last record of each partition; where its interval ends is where the next one begins."""
         found = [self._tail(reader, number) for number in range(partitions)]
         self._ends = [each.end if each else 0 for each in found]
+        if self._pace is not None:  # what retention took is not read
+            self._ends = [
+                max(end, mark.earliest)
+                for end, mark in zip(self._ends, reader.watermarks(self.topics.data), strict=True)
+            ]
         return agreed(self._topic, [each.barrier if each else None for each in found])
 
     def last_near(self, reader: RangeReader) -> Barrier | None:
@@ -118,9 +162,14 @@ class SeparateTopicTarget(BarrierTarget):
         return None if record is None else beside_barrier_in(record)
 
     def send(self, producer: Producer, barrier: Barrier) -> Ends:
-        """One copy in each partition of the barrier topic. Intervals end at the data's last stable offsets now."""
+        """One copy in each partition of the barrier topic. Intervals end at the data's last stable offsets now.
+
+        With a pace they may end before.
+        """
         header = barrier_header(barrier)
         ends = tuple(map(max, self._ends, self._stable()))
+        if self._pace is not None:
+            ends = self._pace.within(self._ends, ends)
         for partition, end in enumerate(ends):
             producer.produce(
                 self._topic,
@@ -133,9 +182,9 @@ class SeparateTopicTarget(BarrierTarget):
         return lambda: ends
 
 
-def target_of(topics: UpstreamTopics) -> BarrierTarget:
-    """The target of an upstream's barriers: its data topic, or its barrier topic if it has one."""
-    return DataTopicTarget(topics) if topics.barriers is None else SeparateTopicTarget(topics)
+def target_of(topics: UpstreamTopics, pace: Pace | None = None) -> BarrierTarget:
+    """The target of an upstream's barriers: its data topic, or its barrier topic if it has one, by this pace."""
+    return DataTopicTarget(topics) if topics.barriers is None else SeparateTopicTarget(topics, pace)
 
 
 def refuse_unfit(kafka: KafkaSettings, topics: UpstreamTopics, partitions: int) -> None:
