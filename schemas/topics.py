@@ -13,6 +13,14 @@ from schemas.formats.protocol import Images, OutputFormat, UpstreamFormat
 
 CONTROL_SUFFIX, BARRIERS_SUFFIX = ".control", ".barriers"
 DEAD_LETTERS_SUFFIX = ".dead-letters"
+UPSTREAM_KEYS = {
+    "topic": ("", "Topic of the changelog."),
+    "read_limit": (
+        "none",
+        "Records per second that are read of it at most, see [how fast it is read](operations.md#how-fast-it-is-read).",
+    ),
+}
+"""Keys of `upstream` in addition to those of its format: default and meaning, in Markdown."""
 _TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 
 

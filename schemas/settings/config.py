@@ -51,19 +51,11 @@ from schemas.settings.limits import Limits, LimitsConfig, duration_within, parse
 from schemas.settings.registry import RegistryConfig, check_registry
 from schemas.settings.spark import SparkConfig, check_spark
 from schemas.table import TableSchema, declare
-from schemas.topics import CONTROL_SUFFIX, UpstreamSection, UpstreamTopics, is_topic_name
+from schemas.topics import CONTROL_SUFFIX, UPSTREAM_KEYS, UpstreamSection, UpstreamTopics, is_topic_name
 
 MIN_BARRIER_INTERVAL_MS = 100
 DAY_MS = 86_400_000
 _DAYS = re.compile(r"([0-9]{1,5})d")
-UPSTREAM_KEYS = {
-    "topic": ("", "Topic of the changelog."),
-    "read_limit": (
-        "none",
-        "Records per second that are read of it at most, see [how fast it is read](operations.md#how-fast-it-is-read).",
-    ),
-}
-"""Keys of `upstream` in addition to those of its format: default and meaning, in Markdown."""
 
 
 @dataclass(frozen=True, slots=True)

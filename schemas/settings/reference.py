@@ -13,18 +13,20 @@ from pydantic.fields import FieldInfo
 
 from schemas.faults import fields_by_key, section_in
 from schemas.formats.registry import UPSTREAM_FORMATS, format_keys
-from schemas.settings.config import UPSTREAM_KEYS, ServiceConfig
+from schemas.settings.config import ServiceConfig
 from schemas.settings.job_keys import KEYS as JOB_KEYS
 from schemas.settings.limits import size_text
 from schemas.table import KEYS as TABLE_KEYS
+from schemas.topics import UPSTREAM_KEYS
 
 Rows = Mapping[str, tuple[str, str]]
 """Default and meaning of each key, in Markdown."""
 
 _HEAD = """# Configuration
 
-[One file](contract.md#configuration), YAML or JSON. A key without a default has to be there. In a value, `${NAME}`
-is a variable of the environment, an error where it is not set, and `$$` is `$`; in quotes it is text. This page is written by `python -m schemas.settings.reference`.
+[One file](contract.md#configuration), YAML or JSON. A key without a default has to be there. In a value, `${NAME}` is a
+variable of the environment, an error where it is not set, and `$$` is `$`; in quotes it is text. This page is written
+by `python -m schemas.settings.reference`.
 """
 _JOBS_TAIL = """
 A job's definition is fixed once it has been created; its limit is not. A job that is added to the file starts at the

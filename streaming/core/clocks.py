@@ -24,7 +24,7 @@ class TokenBucket:
     _filled_ms: int | None = None
 
     def fill(self, now_ms: int, rate: int) -> int:
-        """What may be taken in this turn, 0 or more. What was taken at another rate is no debt at this one."""
+        """Fill it, and return how much this turn may take, 0 or more. Another rate than before begins anew."""
         if rate != self._rate:
             self._rate, self._filled_ms, self._tokens = rate, None, 0.0
         room = max(rate * _KEPT_SECONDS, 1.0)
@@ -42,7 +42,7 @@ class TokenBucket:
         self._rate = None
 
     def take(self, count: int) -> None:
-        """Take what a turn has taken; without a rate it counts for nothing."""
+        """Take the count of a turn; without a rate it changes nothing."""
         if self._rate is not None:
             self._tokens -= count
 

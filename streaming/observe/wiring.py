@@ -81,7 +81,6 @@ def observed(
 
     door = ApiAuth(token, is_local=http.is_local)
     setup = SinkSetup.from_config(config, service.kafka, parks=False)
-    schemas = OutputSchemas(config.registry, config.table)
     gateway = ControlApi(
         cache=cache,
         storage=Storage(config.state),
@@ -90,7 +89,7 @@ def observed(
         control_topic=config.topics.control,
         table=config.table,
         sink_of=Sinks(setup),
-        schemas=schemas,
+        schemas=OutputSchemas(config.registry, config.table),
         limit_of_all=config.limits.rate_limit,
     )
     hosts = [http.host, *(("localhost", "127.0.0.1") if http.is_local else ()), *http.hosts]

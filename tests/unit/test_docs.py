@@ -16,11 +16,12 @@ from schemas.error_table import TABLE, with_table
 from schemas.errors import Code
 from schemas.faults import fields_by_key
 from schemas.formats.registry import UPSTREAM_FORMATS, format_keys
-from schemas.settings.config import UPSTREAM_KEYS, ServiceConfig, check
+from schemas.settings.config import ServiceConfig, check
 from schemas.settings.config import load as load_config
 from schemas.settings.job_keys import KEYS as JOB_KEYS
 from schemas.settings.reference import reference, sections
 from schemas.table import KEYS as TABLE_KEYS
+from schemas.topics import UPSTREAM_KEYS
 from streaming.cli.app import load as load_command
 from streaming.observe.metrics import Metrics
 from streaming.runtime.paths import CONFIG_VARIABLE

@@ -17,7 +17,7 @@ from streaming.runtime import logs
 from streaming.service.presence import instance_name
 from streaming.source.barriers.injecting.claim import ALONE
 from streaming.source.barriers.injecting.injector import BarrierInjector
-from streaming.source.barriers.injecting.target import Pace, target_of
+from streaming.source.barriers.injecting.target import BarrierPace, target_of
 
 _CHECK_S = 0.2
 _DEFAULT_INTERVAL_MS, _MIN_INTERVAL_MS, _MAX_INTERVAL_MS = 1_000, 100, 3_600_000
@@ -57,7 +57,7 @@ def command(
     owner = (
         f"{ALONE} {instance_name()}"  # started again it goes on; another one is refused while this one lives
     )
-    pace = Pace.of(loaded.source.read_limit if loaded else None, interval_ms)
+    pace = BarrierPace.of(loaded.source.read_limit if loaded else None, interval_ms)
     with BarrierInjector(settings, target_of(topics, pace), interval_ms, owner=owner) as injector:
         _log.info("injecting_barriers", upstream=topics.data, interval_ms=interval_ms)
         while not ended.wait(_CHECK_S):

@@ -14,7 +14,7 @@ from schemas.records import Barrier
 from streaming.kafka.topics import stable_offsets_of
 from streaming.source.barriers.in_data import Announcements, EmbeddedBarriers, InjectedBarriers
 from streaming.source.barriers.injecting.injector import BarrierInjector
-from streaming.source.barriers.injecting.target import DataTopicTarget, Pace, SeparateTopicTarget
+from streaming.source.barriers.injecting.target import BarrierPace, DataTopicTarget, SeparateTopicTarget
 from streaming.source.barriers.separate_topic import (
     FollowedTopic,
     InjectedSeparateBarriers,
@@ -65,7 +65,9 @@ def _search(
 
 
 def _injected_separately(setup: BarrierSetup) -> BarrierSource:
-    target = SeparateTopicTarget(setup.topics, Pace.of(setup.read_limit, setup.interval_ms, setup.begins))
+    target = SeparateTopicTarget(
+        setup.topics, BarrierPace.of(setup.read_limit, setup.interval_ms, setup.begins)
+    )
     injector = BarrierInjector(
         setup.kafka, target, setup.interval_ms, is_ours=setup.is_ours, owner=setup.owner
     )

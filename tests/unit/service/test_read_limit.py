@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.source.barriers.injecting.target import Pace
+from streaming.source.barriers.injecting.target import BarrierPace
 
 Offsets = tuple[int, ...]
 
@@ -19,13 +19,13 @@ class Clock:
         return self.ms
 
 
-def paced(rate: int, interval_ms: int = 1_000, first: Offsets = ()) -> tuple[Pace, Clock]:
+def paced(rate: int, interval_ms: int = 1_000, first: Offsets = ()) -> tuple[BarrierPace, Clock]:
     clock = Clock()
-    return Pace(rate, interval_ms, clock, first=first), clock
+    return BarrierPace(rate, interval_ms, clock, first=first), clock
 
 
 def test_without_a_limit_there_is_no_pace() -> None:
-    assert Pace.of(None, 1_000) is None
+    assert BarrierPace.of(None, 1_000) is None
 
 
 def test_what_has_piled_up_is_read_at_the_limit_and_what_comes_below_it_at_once() -> None:

@@ -85,7 +85,7 @@ class DataTopicTarget(BarrierTarget):
         return lambda: tuple(ends[partition] for partition in range(barrier.partitions))
 
 
-class Pace:
+class BarrierPace:
     """The ends of barriers that go on by so many records a second at most, all partitions together.
 
     Between two barriers twice their interval counts at most: after an hour without a service the limit holds as well.
@@ -125,7 +125,7 @@ class Pace:
 class SeparateTopicTarget(BarrierTarget):
     """Barriers in a separate topic, which `open` creates. Of the data topic only end offsets are read."""
 
-    def __init__(self, topics: UpstreamTopics, pace: Pace | None = None) -> None:
+    def __init__(self, topics: UpstreamTopics, pace: BarrierPace | None = None) -> None:
         assert topics.barriers is not None
         self.topics, self._topic, self._pace = topics, topics.barriers, pace
         self._stable: Callable[[], Sequence[int]]
@@ -182,7 +182,7 @@ class SeparateTopicTarget(BarrierTarget):
         return lambda: ends
 
 
-def target_of(topics: UpstreamTopics, pace: Pace | None = None) -> BarrierTarget:
+def target_of(topics: UpstreamTopics, pace: BarrierPace | None = None) -> BarrierTarget:
     """The target of an upstream's barriers: its data topic, or its barrier topic if it has one, by this pace."""
     return DataTopicTarget(topics) if topics.barriers is None else SeparateTopicTarget(topics, pace)
 
