@@ -51,6 +51,11 @@ class UpstreamTopics:
         return self.data if self.barriers is None else self.barriers
 
     @property
+    def lag_group(self) -> str:
+        """The consumer group that shows how far the service is; each on one upstream has its own, by its `control`."""
+        return f"backfill-{self.control.removesuffix(CONTROL_SUFFIX)}"
+
+    @property
     def all(self) -> frozenset[str]:
         """Every one of them, and that of the table's dead letters; none can be an output."""
         return frozenset({self.data, self.with_barriers, self.control, self.data + DEAD_LETTERS_SUFFIX})

@@ -1,7 +1,8 @@
-"""Small JSON files of a state, each there as a whole or not at all: schemas, empty ranges, the pace of the first read.
+"""Small JSON files of a state, each there as a whole or not at all: schemas, empty ranges, pins, a first read's pace.
 
 None of them is needed for exactly once. A lost schema costs a request to the registry; without the empty ranges
-DATA_LOST may be reported where nothing is lost; without a pace the configuration's counts.
+DATA_LOST may be reported where nothing is lost; without a pace the configuration's counts;
+without its pin a version of the replica is cleaned away.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 
 from schemas.avro.registered import WriterSchema
-from state.storage import Storage
+from state.storage import Storage, corrupt
+from state.values.plan import ReplicaVersion
 
 SCHEMAS_FOLDER = "schemas"
 _EMPTY_RANGES = "upstream", "empty.json"
 _PACE = "initial", "pace.json"
+PINS_FOLDER = "pins"
 
 
 class SchemaFiles:
@@ -108,6 +111,43 @@ def kept_pace(storage: Storage) -> ReadPace | None:
 def keep_pace(storage: Storage, pace: ReadPace) -> None:
     """Keep a pace for the next start. Raises: OSError."""
     storage.write_file(json.dumps(asdict(pace)).encode(), *_PACE)
+
+
+class TablePins:
+    """Versions of the replica that stay readable until they are unpinned, by barrier: `pins/<epoch>.json`.
+
+    Commands write and delete them; what cleans the state reads them.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    def read(self) -> dict[int, ReplicaVersion]:
+        """By epoch, in their order. Raises: StateError(STATE_TABLE_CORRUPT) for a damaged one."""
+        found = {}
+        for info in self._storage.listed(PINS_FOLDER):
+            if info.extension == "json":
+                found[int(info.base_name.removesuffix(".json"))] = self._read(info.base_name)
+        return dict(sorted(found.items()))
+
+    def _read(self, name: str) -> ReplicaVersion:
+        try:
+            return ReplicaVersion(**json.loads(self._storage.read_file(PINS_FOLDER, name)))
+        except (ValueError, TypeError) as error:
+            # Cleaning must not take what it may name.
+            raise corrupt(self._storage.uri(PINS_FOLDER, name), "a pin that can't be read") from error
+
+    def pin(self, epoch: int, version: ReplicaVersion) -> None:
+        """Keep a version; it is on the disk when this returns."""
+        self._storage.write_file(json.dumps(asdict(version)).encode(), PINS_FOLDER, f"{epoch}.json")
+
+    def unpin(self, epoch: int) -> bool:
+        """Let a version go; False if none is pinned there."""
+        try:
+            self._storage.filesystem.delete_file(self._storage.path(PINS_FOLDER, f"{epoch}.json"))
+        except FileNotFoundError:
+            return False
+        return True
 
 
 def written_ms(storage: Storage, *parts: str) -> int | None:

@@ -5,7 +5,7 @@ Everything below the root is an ordinary Delta table or Parquet file:
     replica/base, replica/log      the replica
     journal                        the plan of the open batch, and who owns the state
     progress                       one row per changed vnode and barrier
-    schemas                        the upstream's schemas by id, small JSON files
+    schemas, pins                  the upstream's schemas by id, versions that are kept: small JSON files
     upstream                       empty ranges of the upstream's offsets, a small JSON file
     initial/chunks, /waiting       rows and events on their way in, while a table starts from a database
 """
@@ -37,8 +37,8 @@ from state.object_store import delta_options, fault_of, is_store, open_store
 from state.retention import StateRetention
 
 _BATCH_ROWS = 4_096
-_INITIAL = ("initial", "initial/chunks", "initial/waiting")
-_OURS = ("replica", "replica/base", "replica/log", "journal", "progress", "schemas", "upstream", *_INITIAL)
+_TABLES = ("replica", "replica/base", "replica/log", "journal", "progress")
+_OURS = (*_TABLES, "schemas", "upstream", "pins", "initial", "initial/chunks", "initial/waiting")
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from state.journal import Journal
 from state.ledger import files_of
 from state.progress_table import PATH as PROGRESS_PATH
 from state.replica import BASE_PATH, LOG_PATH
+from state.small_files import TablePins
 from state.storage import Storage, now_ms
 from state.values.plan import BatchPlan
 
@@ -53,19 +54,21 @@ def clean_table(
     path: str,
     *,
     pinned: Sequence[int] = (),
+    held: Sequence[int] = (),
     open_since_ms: int | None = None,
     is_over: Callable[[], bool] = lambda: False,
 ) -> Cleaned:
     """Delete what the table at `path` needed longer ago than its retention. Others may commit meanwhile.
 
-    `pinned` are versions that stay readable: those of a plan that may be repeated. `open_since_ms` is the start of the
-    oldest work that has not committed its files yet, by default now: files older than that by the retention are
-    left-overs, and no others. Once `is_over`, nothing more is deleted.
+    `pinned` are versions that stay readable: those of a plan that may be repeated. `held` stay readable, too, for weeks
+    if need be: of them a checkpoint and the commits behind it stay, and not all commits since. `open_since_ms` is the
+    start of the oldest work that has not committed its files yet, by default now: files older than that by the
+    retention are left-overs, and no others. Once `is_over`, nothing more is deleted.
     Raises: TableNotFoundError and DeltaError of deltalake, OSError. A file that is gone already is no error.
     """
     since_ms = now_ms() if open_since_ms is None else open_since_ms
-    data = delete_files(storage, _dead_data(storage, path, pinned, since_ms), is_over)
-    return Cleaned(data, delete_files(storage, _dead_log(storage, path, pinned), is_over))
+    data = delete_files(storage, _dead_data(storage, path, (*pinned, *held), since_ms), is_over)
+    return Cleaned(data, delete_files(storage, _dead_log(storage, path, pinned, held), is_over))
 
 
 def _dead_data(storage: Storage, path: str, pinned: Sequence[int], open_since_ms: int) -> Iterator[str]:
@@ -81,7 +84,7 @@ def _dead_data(storage: Storage, path: str, pinned: Sequence[int], open_since_ms
                 yield info.path
 
 
-def _dead_log(storage: Storage, path: str, pinned: Sequence[int]) -> list[str]:
+def _dead_log(storage: Storage, path: str, pinned: Sequence[int], held: Sequence[int]) -> list[str]:
     """In rising order of versions, so that an interrupted round leaves the newest ones, complete.
 
     The first version that stays has a checkpoint as old as the retention: a reader that listed the log since then finds
@@ -103,11 +106,22 @@ def _dead_log(storage: Storage, path: str, pinned: Sequence[int]) -> list[str]:
     storage.sync(path, _LOG, f"{first:020d}.checkpoint.parquet")
     storage.sync(path, _LOG)
     versions = {info.path: _version(_OF_VERSION, info) for info in old}
+    kept = _runs_of(held, [version for info in there if (version := _version(_CHECKPOINT, info)) is not None])
     dead = sorted(
-        (version, name) for name, version in versions.items() if version is not None and version < first
+        (version, name)
+        for name, version in versions.items()
+        if version is not None and version < first and not any(version in run for run in kept)
     )
     unfinished = [info.path for info in old if _UNFINISHED.fullmatch(info.base_name)]
     return [*(name for _, name in dead), *unfinished]
+
+
+def _runs_of(held: Sequence[int], checkpoints: Sequence[int]) -> list[range]:
+    """The commits that versions are made of: those from the last checkpoint at or before each of them on."""
+    return [
+        range(max((each for each in checkpoints if each <= version), default=0), version + 1)
+        for version in held
+    ]
 
 
 def _version(pattern: re.Pattern[str], info: fs.FileInfo) -> int | None:
@@ -191,8 +205,8 @@ def _cleaned(
         plan = _plan(storage, table)
         named = [] if plan is None or plan.reading is None else sum(plan.reading.files, ())
         return Cleaned(clean_chunks(storage, named, open_since_ms=open_since_ms, is_over=is_over))
-    pinned = _pinned(storage, table, path)
-    return clean_table(storage, path, pinned=pinned, open_since_ms=open_since_ms, is_over=is_over)
+    pinned, held = _pinned(storage, table, path), _held(storage, path)
+    return clean_table(storage, path, pinned=pinned, held=held, open_since_ms=open_since_ms, is_over=is_over)
 
 
 def _pinned(storage: Storage, table: TableSchema, path: str) -> Sequence[int]:
@@ -202,6 +216,14 @@ def _pinned(storage: Storage, table: TableSchema, path: str) -> Sequence[int]:
     if path == WAITING_PATH:
         return [] if plan.reading is None else [plan.reading.waiting]
     return [plan.replica.log if path == LOG_PATH else plan.replica.base]
+
+
+def _held(storage: Storage, path: str) -> Sequence[int]:
+    if path not in (LOG_PATH, BASE_PATH):
+        return ()
+    return [
+        version.log if path == LOG_PATH else version.base for version in TablePins(storage).read().values()
+    ]
 
 
 def _plan(storage: Storage, table: TableSchema) -> BatchPlan | None:

@@ -47,6 +47,7 @@ COMMANDS = {
     "lanes": "Change the number of lanes while jobs go on.",
     "drop": "End a job; its output topic stays, unless --delete-topics.",
     "stop": "End the service behind its open batch.",
+    "table": "Print the replica's versions at a barrier, and SQL that reads them.",
     "reset": "List what belongs to a state, with the commands that delete it.",
     "doctor": "Look at everything that a service needs, and say what to do.",
     "inspect": "Look at a topic, and write what a configuration would say of it.",
@@ -62,7 +63,7 @@ COMMANDS = {
 FOR_TESTS = {"failpoints"}
 """Commands that `--help` does not list."""
 ROOMS = {
-    "streaming.cli.jobs": ("plan", "status"),
+    "streaming.cli.jobs": ("plan", "status", "table"),
     "streaming.cli.topics": ("inspect", "barriers", "produce", "consume", "verify", "kafka"),
 }
 """Packages of commands that are not beside this module."""

@@ -47,7 +47,7 @@ class Belongings:
         return cls(
             folders=tuple(_folders(config)),
             topics=tuple(dict.fromkeys(topics)),
-            groups=(injector_id(upstream),) if config.barriers.injects else (),
+            groups=(upstream.lag_group, *((injector_id(upstream),) if config.barriers.injects else ())),
             subjects=tuple(_subjects(jobs)),
         )
 

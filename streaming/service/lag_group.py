@@ -16,8 +16,6 @@ import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from schemas.errors import BackfillError
-from schemas.settings.config import ServiceConfig
-from schemas.topics import CONTROL_SUFFIX
 from streaming.kafka.clients import KafkaSettings
 from streaming.protocol.report import BatchReport, StateAtBarrier
 from streaming.service.service import Service
@@ -26,11 +24,6 @@ log = structlog.get_logger(__name__)
 
 _EVERY_S = 1.0
 """Ends are committed at most so often: lag is looked at by people and alerts."""
-
-
-def lag_group(config: ServiceConfig) -> str:
-    """`backfill-orders` for `orders`; a service with a control topic of its own has its group by that."""
-    return f"backfill-{config.topics.control.removesuffix(CONTROL_SUFFIX)}"
 
 
 @dataclass
@@ -91,6 +84,7 @@ class LagGroup:
 @contextmanager
 def lag_shown(service: Service) -> Iterator[None]:
     """Show a service's lag while the block runs. Enter it before `service.run`."""
-    with closing(LagGroup(service.kafka, service.config.upstream, lag_group(service.config))) as group:
+    config = service.config
+    with closing(LagGroup(service.kafka, config.upstream, config.topics.lag_group)) as group:
         service.observers += (group,)
         yield

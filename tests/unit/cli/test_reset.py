@@ -59,7 +59,7 @@ def test_topics_groups_and_subjects_are_listed_each_with_its_command(
         "framed.barriers",
         "framed.dead-letters",
     }
-    assert found["groups"] == ["orders.own-barriers.injector"]
+    assert found["groups"] == ["backfill-orders.own-control", "orders.own-barriers.injector"]
     assert set(found["subjects"]) == {"framed-key", "framed-value"}
     assert found["folders"] == []  # no service has run
     named = " ".join(found["commands"]).split()

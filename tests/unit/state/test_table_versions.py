@@ -1,0 +1,203 @@
+"""The replica as a table that other programs read, on real Delta: its SQL by delta-rs, and pins against cleaning."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from schemas.errors import Code, ConfigError, StateError
+from schemas.records import Op, Row
+from state.columns import EPOCH, OFFSET, OP, PARTITION, VNODE, base_schema, log_schema
+from state.journal import Journal
+from state.maintenance.cleaning import clean_state, clean_table
+from state.replica import BASE_PATH, LOG_PATH, Replica, write_log_file
+from state.retention import StateRetention
+from state.small_files import TablePins
+from state.storage import Storage
+from streaming.control.table_version import ReplicaVersions, TableVersion
+from tests.kit.tables import table, vnode_of
+
+TABLE = table(vnode_count=4)
+ONCE = StateRetention(files_s=-1, log_s=-1, checkpoint_commits=4, base_checkpoint_commits=2)
+"""Everything that no newest version needs goes at once."""
+GONE = r"(?i)not found|no such file|invalid|version|log"
+
+
+class History:
+    """A replica that grows by random batches, and the table at each of their barriers."""
+
+    def __init__(self, storage: Storage, seed: int = 0) -> None:
+        self.storage, self.random = storage, random.Random(seed)
+        self.replica = Replica(storage, TABLE)
+        self.rows: dict[int, Row] = {}
+        self.at: dict[int, list[Row]] = {}
+        self.offset = 0
+
+    def batch(self, epoch: int, *, silent: bool = False) -> None:
+        changes = [] if silent else [self._change() for _ in range(self.random.randint(1, 8))]
+        logged = [
+            {
+                **dict(zip(TABLE.column_names, row, strict=True)),
+                VNODE: vnode_of(TABLE, row[:1]),
+                EPOCH: epoch,
+                PARTITION: 0,
+                OFFSET: offset,
+                OP: op,
+            }
+            for op, offset, row in changes
+        ]
+        self.random.shuffle(logged)
+        rows = pa.Table.from_pylist(logged, schema=log_schema(TABLE))
+        self.replica.append([write_log_file(self.storage, rows, "log")], epoch)
+        self.at[epoch] = sorted(self.rows.values())
+
+    def _change(self) -> tuple[int, int, Row]:
+        key, self.offset = self.random.randrange(12), self.offset + 1
+        if key in self.rows and self.random.random() < 0.4:
+            return Op.DELETE.value, self.offset, self.rows.pop(key)
+        op = Op.UPDATE if key in self.rows else Op.INSERT
+        self.rows[key] = (key, self.offset, f"at {self.offset}")
+        return op.value, self.offset, self.rows[key]
+
+    def compact(self, epoch: int) -> None:
+        """The base becomes the table at a barrier, as if by a compaction of all vnodes."""
+        schema = pa.schema([field for field in base_schema(TABLE) if field.name != VNODE])
+        added = []
+        for vnode in range(TABLE.vnode_count):
+            rows = [row for row in self.at[epoch] if vnode_of(TABLE, row[:1]) == vnode]
+            data = [dict(zip(TABLE.column_names, row, strict=True)) for row in rows]
+            file = self.storage.write_parquet(
+                BASE_PATH, pa.Table.from_pylist(data, schema=schema), stem="base"
+            )
+            added.append(replace(file, partition={VNODE: str(vnode)}))
+        replica = self.replica
+        removed = [each for files in replica.files(replica.pin()).base.values() for each in files]
+        replica.commit_compaction(added, removed, epoch)
+        replica.trim()
+
+    def clean(self) -> None:
+        """What is kept by pins alone."""
+        pins = TablePins(self.storage).read().values()
+        clean_table(self.storage, LOG_PATH, held=[each.log for each in pins])
+        clean_table(self.storage, BASE_PATH, held=[each.base for each in pins])
+
+
+@pytest.fixture
+def history(folder: Storage) -> History:
+    return History(replace(folder, retention=ONCE))
+
+
+def rows_of(found: TableVersion) -> list[Row]:
+    """What a user gets who copies the text for delta-rs."""
+    scope: dict[str, Any] = {}
+    exec(found.delta_rs, scope)  # noqa: S102  our own text
+    return sorted(tuple(row.values()) for row in pa.table(scope["rows"]).to_pylist())
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_sql_gives_the_table_at_every_barrier_that_is_kept(folder: Storage, seed: int) -> None:
+    history = History(replace(folder, retention=ONCE), seed)
+    versions = ReplicaVersions(folder, TABLE)
+    for epoch in range(10, 100, 10):
+        history.batch(epoch, silent=epoch == 70)
+        if epoch in (30, 80):
+            history.compact(epoch - 10)
+    for epoch in (70, 80, 90):
+        assert rows_of(versions.at(epoch)) == history.at[epoch]
+    assert versions.at(None).epoch == 90
+    # A barrier without a batch of its own is that of the state behind it.
+    assert rows_of(versions.at(85)) == history.at[80]
+
+
+def test_a_pinned_version_is_read_weeks_later_and_goes_once_it_is_unpinned(history: History) -> None:
+    storage = history.storage
+    versions = ReplicaVersions(storage, TABLE)
+    for epoch in (10, 20, 30):
+        history.batch(epoch)
+    history.compact(20)
+    kept = versions.at(30)
+    versions.pin(kept)
+    for epoch in range(40, 400, 10):
+        history.batch(epoch)
+        if epoch % 50 == 0:
+            history.compact(epoch)
+        history.clean()
+    assert rows_of(kept) == rows_of(versions.at(30)) == history.at[30]
+    commits = [info for info in storage.listed(LOG_PATH, "_delta_log") if info.extension == "json"]
+    assert len(commits) < 30  # and not all that there were since
+    assert rows_of(versions.at(390)) == history.at[390]
+    history.batch(400)  # a commit on top of a log with gaps
+    versions.unpin(30)
+    history.clean()
+    with pytest.raises(Exception, match=GONE):
+        rows_of(kept)
+    assert rows_of(versions.at(400)) == history.at[400]
+
+
+def test_without_a_pin_cleaning_takes_an_old_version(history: History) -> None:
+    history.batch(10)
+    kept = ReplicaVersions(history.storage, TABLE).at(10)
+    for epoch in range(20, 200, 10):
+        history.batch(epoch)
+        history.compact(epoch)
+    history.clean()
+    with pytest.raises(Exception, match=GONE):
+        rows_of(kept)
+
+
+def test_cleaning_of_a_state_keeps_what_is_pinned(history: History) -> None:
+    storage = history.storage
+    Journal(storage, TABLE)
+    versions = ReplicaVersions(storage, TABLE)
+    history.batch(10)
+    versions.pin(versions.at(10))
+    for epoch in range(20, 120, 10):
+        history.batch(epoch)
+        history.compact(epoch)
+    with pytest.raises(Exception, match="progress"):  # a table that this state has not
+        clean_state(storage, TABLE, {})
+    assert rows_of(versions.at(10)) == history.at[10]
+
+
+def test_barriers_that_are_not_kept_are_refused_with_those_that_are(history: History) -> None:
+    versions = ReplicaVersions(history.storage, TABLE)
+    for epoch in (10, 20, 30):
+        history.batch(epoch)
+    history.compact(20)
+    for epoch in (10, 31):
+        with pytest.raises(ConfigError, match="from 20 to 30") as caught:
+            versions.at(epoch)
+        assert caught.value.code is Code.USAGE
+    with pytest.raises(ConfigError, match="there is none"):
+        versions.unpin(20)
+
+
+@pytest.mark.parametrize("lost", ["version", "file"])
+def test_a_pin_of_what_is_gone_is_refused_and_leaves_none(history: History, lost: str) -> None:
+    versions = ReplicaVersions(history.storage, TABLE)
+    history.batch(10)
+    found = versions.at(10)
+    if lost == "file":
+        [file] = history.replica.files(found.version).log
+        history.storage.filesystem.delete_file(history.storage.path(LOG_PATH, file.path))
+    else:
+        for epoch in range(20, 160, 10):
+            history.batch(epoch)
+        history.compact(50)
+        history.clean()
+    with pytest.raises(StateError) as caught:
+        versions.pin(found)
+    assert caught.value.code is Code.STATE_TABLE_CORRUPT
+    assert versions.pins.read() == {}
+
+
+def test_a_damaged_pin_ends_a_round_of_cleaning_before_anything_is_deleted(history: History) -> None:
+    history.batch(10)
+    history.storage.write_file(b"{", "pins", "10.json")
+    with pytest.raises(StateError, match="pin"):
+        TablePins(history.storage).read()
+    assert history.storage.exists("pins", "10.json")
