@@ -126,8 +126,9 @@ class TablePins:
         """By epoch, in their order. Raises: StateError(STATE_TABLE_CORRUPT) for a damaged one."""
         found = {}
         for info in self._storage.listed(PINS_FOLDER):
-            if info.extension == "json":
-                found[int(info.base_name.removesuffix(".json"))] = self._read(info.base_name)
+            epoch, _, rest = info.base_name.partition(".")
+            if epoch.isdigit() and rest == "json":
+                found[int(epoch)] = self._read(info.base_name)
         return dict(sorted(found.items()))
 
     def _read(self, name: str) -> ReplicaVersion:

@@ -37,6 +37,8 @@ _UNFINISHED = re.compile(r".*(?:\.tmp|#[0-9]+)")
 """A commit that was being written when its process was killed."""
 _ASKED_AT_ONCE = 1_000
 
+log = structlog.get_logger()
+
 
 @dataclass(frozen=True, slots=True)
 class Cleaned:
@@ -67,15 +69,22 @@ def clean_table(
     Raises: TableNotFoundError and DeltaError of deltalake, OSError. A file that is gone already is no error.
     """
     since_ms = now_ms() if open_since_ms is None else open_since_ms
-    data = delete_files(storage, _dead_data(storage, path, (*pinned, *held), since_ms), is_over)
+    data = delete_files(storage, _dead_data(storage, path, pinned, held, since_ms), is_over)
     return Cleaned(data, delete_files(storage, _dead_log(storage, path, pinned, held), is_over))
 
 
-def _dead_data(storage: Storage, path: str, pinned: Sequence[int], open_since_ms: int) -> Iterator[str]:
+def _dead_data(
+    storage: Storage, path: str, pinned: Sequence[int], held: Sequence[int], open_since_ms: int
+) -> Iterator[str]:
     table = storage.delta(path)
     unused = set(table.vacuum(dry_run=True, enforce_retention_duration=False, full=True))
     for version in pinned:
         unused -= {file.path for file in files_of(storage, path, version)}
+    for version in held:
+        try:
+            unused -= {file.path for file in files_of(storage, path, version)}
+        except DeltaError:  # of another copy of the state, in the place of which a backup was restored
+            log.warning("pin_is_gone", table=path, version=version, next_step="backfill table --unpin")
     names = [storage.path(path, name) for name in sorted(unused)]
     latest_ns = (open_since_ms - storage.retention.files_s * 1_000) * 1_000_000
     for first in range(0, len(names), _ASKED_AT_ONCE):
@@ -166,8 +175,6 @@ def clean_chunks(
 
 STATE_TABLES = (JOURNAL_PATH, PROGRESS_PATH, LOG_PATH, BASE_PATH, WAITING_PATH)
 _TROUBLE = (BackfillError, DeltaError, OSError)
-
-log = structlog.get_logger()
 
 
 def clean_state(

@@ -35,14 +35,21 @@ def command(
     found = versions.at(at)
     if pin:
         versions.pin(found)
-    pinned = list(versions.pins.read())
+    pinned, view = list(versions.pins.read()), served.state_reader.read()
+    is_whole = view.read is None and view.copy is None
     sql = {"spark": found.spark, "duckdb": found.duckdb, "delta-rs": found.delta_rs}
     if as_json:
         version = {"base": found.version.base, "log": found.version.log}
-        typer.echo(json.dumps({"barrier": found.epoch, **version, "pinned": pinned, "sql": sql}))
+        typer.echo(
+            json.dumps(
+                {"barrier": found.epoch, "is_whole": is_whole, **version, "pinned": pinned, "sql": sql}
+            )
+        )
         return
     facts = Table.grid(padding=(0, 3))
     facts.add_row("barrier", str(found.epoch))
+    if not is_whole:
+        facts.add_row("rows", "not all: the table that it starts from is still being read")
     facts.add_row("base", f"version {found.version.base}")
     facts.add_row("log", f"version {found.version.log}")
     facts.add_row("pinned", ", ".join(map(str, pinned)) or "none: versions are kept for some minutes")

@@ -45,6 +45,7 @@ def test_the_command_prints_versions_and_sql_and_pins_them(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = printed(capsys, file, "--pin")
+    assert found["is_whole"]
     assert (found["barrier"], found["base"], found["log"], found["pinned"]) == (10, 0, 1, [10])
     scope: dict[str, Any] = {}
     exec(found["sql"]["delta-rs"], scope)  # noqa: S102  our own text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 from typing import Any
 
@@ -10,85 +9,24 @@ import pyarrow as pa
 import pytest
 
 from schemas.errors import Code, ConfigError, StateError
-from schemas.records import Op, Row
-from state.columns import EPOCH, OFFSET, OP, PARTITION, VNODE, base_schema, log_schema
+from schemas.records import Row
 from state.journal import Journal
-from state.maintenance.cleaning import clean_state, clean_table
-from state.replica import BASE_PATH, LOG_PATH, Replica, write_log_file
+from state.maintenance.cleaning import clean_state
+from state.replica import LOG_PATH
 from state.retention import StateRetention
 from state.small_files import TablePins
 from state.storage import Storage
 from streaming.control.table_version import ReplicaVersions, TableVersion
-from tests.kit.tables import table, vnode_of
+from tests.kit.replica_history import TABLE, ReplicaHistory
 
-TABLE = table(vnode_count=4)
-ONCE = StateRetention(files_s=-1, log_s=-1, checkpoint_commits=4, base_checkpoint_commits=2)
+ONCE = StateRetention(files_s=0, log_s=0, checkpoint_commits=4, base_checkpoint_commits=2)
 """Everything that no newest version needs goes at once."""
 GONE = r"(?i)not found|no such file|invalid|version|log"
 
 
-class History:
-    """A replica that grows by random batches, and the table at each of their barriers."""
-
-    def __init__(self, storage: Storage, seed: int = 0) -> None:
-        self.storage, self.random = storage, random.Random(seed)
-        self.replica = Replica(storage, TABLE)
-        self.rows: dict[int, Row] = {}
-        self.at: dict[int, list[Row]] = {}
-        self.offset = 0
-
-    def batch(self, epoch: int, *, silent: bool = False) -> None:
-        changes = [] if silent else [self._change() for _ in range(self.random.randint(1, 8))]
-        logged = [
-            {
-                **dict(zip(TABLE.column_names, row, strict=True)),
-                VNODE: vnode_of(TABLE, row[:1]),
-                EPOCH: epoch,
-                PARTITION: 0,
-                OFFSET: offset,
-                OP: op,
-            }
-            for op, offset, row in changes
-        ]
-        self.random.shuffle(logged)
-        rows = pa.Table.from_pylist(logged, schema=log_schema(TABLE))
-        self.replica.append([write_log_file(self.storage, rows, "log")], epoch)
-        self.at[epoch] = sorted(self.rows.values())
-
-    def _change(self) -> tuple[int, int, Row]:
-        key, self.offset = self.random.randrange(12), self.offset + 1
-        if key in self.rows and self.random.random() < 0.4:
-            return Op.DELETE.value, self.offset, self.rows.pop(key)
-        op = Op.UPDATE if key in self.rows else Op.INSERT
-        self.rows[key] = (key, self.offset, f"at {self.offset}")
-        return op.value, self.offset, self.rows[key]
-
-    def compact(self, epoch: int) -> None:
-        """The base becomes the table at a barrier, as if by a compaction of all vnodes."""
-        schema = pa.schema([field for field in base_schema(TABLE) if field.name != VNODE])
-        added = []
-        for vnode in range(TABLE.vnode_count):
-            rows = [row for row in self.at[epoch] if vnode_of(TABLE, row[:1]) == vnode]
-            data = [dict(zip(TABLE.column_names, row, strict=True)) for row in rows]
-            file = self.storage.write_parquet(
-                BASE_PATH, pa.Table.from_pylist(data, schema=schema), stem="base"
-            )
-            added.append(replace(file, partition={VNODE: str(vnode)}))
-        replica = self.replica
-        removed = [each for files in replica.files(replica.pin()).base.values() for each in files]
-        replica.commit_compaction(added, removed, epoch)
-        replica.trim()
-
-    def clean(self) -> None:
-        """What is kept by pins alone."""
-        pins = TablePins(self.storage).read().values()
-        clean_table(self.storage, LOG_PATH, held=[each.log for each in pins])
-        clean_table(self.storage, BASE_PATH, held=[each.base for each in pins])
-
-
 @pytest.fixture
-def history(folder: Storage) -> History:
-    return History(replace(folder, retention=ONCE))
+def history(folder: Storage) -> ReplicaHistory:
+    return ReplicaHistory(replace(folder, retention=ONCE))
 
 
 def rows_of(found: TableVersion) -> list[Row]:
@@ -100,7 +38,7 @@ def rows_of(found: TableVersion) -> list[Row]:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_sql_gives_the_table_at_every_barrier_that_is_kept(folder: Storage, seed: int) -> None:
-    history = History(replace(folder, retention=ONCE), seed)
+    history = ReplicaHistory(replace(folder, retention=ONCE), seed)
     versions = ReplicaVersions(folder, TABLE)
     for epoch in range(10, 100, 10):
         history.batch(epoch, silent=epoch == 70)
@@ -113,7 +51,7 @@ def test_sql_gives_the_table_at_every_barrier_that_is_kept(folder: Storage, seed
     assert rows_of(versions.at(85)) == history.at[80]
 
 
-def test_a_pinned_version_is_read_weeks_later_and_goes_once_it_is_unpinned(history: History) -> None:
+def test_a_pinned_version_is_read_weeks_later_and_goes_once_it_is_unpinned(history: ReplicaHistory) -> None:
     storage = history.storage
     versions = ReplicaVersions(storage, TABLE)
     for epoch in (10, 20, 30):
@@ -138,7 +76,7 @@ def test_a_pinned_version_is_read_weeks_later_and_goes_once_it_is_unpinned(histo
     assert rows_of(versions.at(400)) == history.at[400]
 
 
-def test_without_a_pin_cleaning_takes_an_old_version(history: History) -> None:
+def test_without_a_pin_cleaning_takes_an_old_version(history: ReplicaHistory) -> None:
     history.batch(10)
     kept = ReplicaVersions(history.storage, TABLE).at(10)
     for epoch in range(20, 200, 10):
@@ -149,7 +87,7 @@ def test_without_a_pin_cleaning_takes_an_old_version(history: History) -> None:
         rows_of(kept)
 
 
-def test_cleaning_of_a_state_keeps_what_is_pinned(history: History) -> None:
+def test_cleaning_of_a_state_keeps_what_is_pinned(history: ReplicaHistory) -> None:
     storage = history.storage
     Journal(storage, TABLE)
     versions = ReplicaVersions(storage, TABLE)
@@ -163,7 +101,7 @@ def test_cleaning_of_a_state_keeps_what_is_pinned(history: History) -> None:
     assert rows_of(versions.at(10)) == history.at[10]
 
 
-def test_barriers_that_are_not_kept_are_refused_with_those_that_are(history: History) -> None:
+def test_barriers_that_are_not_kept_are_refused_with_those_that_are(history: ReplicaHistory) -> None:
     versions = ReplicaVersions(history.storage, TABLE)
     for epoch in (10, 20, 30):
         history.batch(epoch)
@@ -177,7 +115,7 @@ def test_barriers_that_are_not_kept_are_refused_with_those_that_are(history: His
 
 
 @pytest.mark.parametrize("lost", ["version", "file"])
-def test_a_pin_of_what_is_gone_is_refused_and_leaves_none(history: History, lost: str) -> None:
+def test_a_pin_of_what_is_gone_is_refused_and_leaves_none(history: ReplicaHistory, lost: str) -> None:
     versions = ReplicaVersions(history.storage, TABLE)
     history.batch(10)
     found = versions.at(10)
@@ -195,7 +133,21 @@ def test_a_pin_of_what_is_gone_is_refused_and_leaves_none(history: History, lost
     assert versions.pins.read() == {}
 
 
-def test_a_damaged_pin_ends_a_round_of_cleaning_before_anything_is_deleted(history: History) -> None:
+def test_a_pin_of_another_copy_of_the_state_keeps_nothing_and_hinders_nothing(
+    history: ReplicaHistory,
+) -> None:
+    history.batch(10)
+    version = history.replica.pin()
+    TablePins(history.storage).pin(99, replace(version, log=700, base=700))
+    for epoch in range(20, 120, 10):
+        history.batch(epoch)
+        history.compact(epoch)
+    history.clean()
+    assert len(history.storage.listed(LOG_PATH)) < 10
+    assert rows_of(ReplicaVersions(history.storage, TABLE).at(110)) == history.at[110]
+
+
+def test_a_damaged_pin_ends_a_round_of_cleaning_before_anything_is_deleted(history: ReplicaHistory) -> None:
     history.batch(10)
     history.storage.write_file(b"{", "pins", "10.json")
     with pytest.raises(StateError, match="pin"):
