@@ -17,6 +17,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from schemas.errors import BackfillError
 from streaming.kafka.clients import KafkaSettings
+from streaming.kafka.errors import is_refusal
 from streaming.protocol.report import BatchReport, StateAtBarrier
 from streaming.service.service import Service
 
@@ -40,8 +41,9 @@ class LagGroup:
 
     @cached_property
     def _consumer(self) -> Consumer:
-        over = {"group.id": self.group, "enable.partition.eof": False, "on_commit": self._on_commit}
-        return Consumer(self.kafka.consumer(**over))
+        own = {"group.id": self.group, "enable.partition.eof": False, "on_commit": self._on_commit}
+        # It joins no group: this is how long a close waits for a commit that the broker has not answered.
+        return Consumer(self.kafka.consumer(**own, **{"session.timeout.ms": 1_000}))
 
     def starts_from(self, state: StateAtBarrier) -> None:
         self._commit(state.ends)
@@ -68,9 +70,12 @@ class LagGroup:
             self._consumer.poll(0)  # hears of the commits before
         except KafkaException as raised:
             self._on_commit(raised.args[0], [])
+        except BackfillError:  # a secret that is gone: clients that the service needs say so
+            return
 
     def _on_commit(self, error: KafkaError | None, _: list[TopicPartition]) -> None:
-        if error is None or error.retriable() or self._is_refused:
+        # Whatever else it is, a coordinator that moves or a broker that is away, the next commit may get through.
+        if error is None or self._is_refused or not is_refusal(error):
             return
         self._is_refused = True
         log.warning(
