@@ -47,17 +47,21 @@ def usage(found: str, expected: str, where: str | None = None) -> ConfigError:
 
 
 def optional_config(option: Path | None, word: str | None = None) -> Path | None:
-    """The configuration to use; None where none is named and the folder has none.
+    """The configuration to use; None where none is named and the one that the variable or the folder has is not there.
 
-    `word` is the file where it was given without the option. Raises: ConfigError(USAGE) for both.
+    The image sets the variable, whether a file is mounted or not. `word` is the file where it was given without the
+    option. Raises: ConfigError(USAGE) for both.
     """
     if option is not None and word is not None:
         raise usage(f"{word!r} and --config", "one configuration")
     if option is not None or word is not None:
         return option or Path(str(word))
-    if named := os.environ.get(CONFIG_VARIABLE):
-        return Path(named)
-    return _DEFAULT if _DEFAULT.exists() else None
+    usual = _usual()
+    return usual if usual.exists() else None
+
+
+def _usual() -> Path:
+    return Path(os.environ.get(CONFIG_VARIABLE) or _DEFAULT)
 
 
 def required_config(option: Path | None, word: str | None = None) -> Path:
@@ -66,7 +70,7 @@ def required_config(option: Path | None, word: str | None = None) -> Path:
     if found is None:
         raise ConfigError(
             Code.CONFIG_INVALID,
-            found=f"no {_DEFAULT} in this folder",
+            found=f"no file {_usual()}",
             expected="a configuration",
             next_step=f"name the file with --config, or in the variable {CONFIG_VARIABLE}",
         )

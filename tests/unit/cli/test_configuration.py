@@ -35,8 +35,9 @@ def test_the_option_wins_over_the_variable_and_that_over_the_file_of_the_folder(
 ) -> None:
     (folder / "config.yaml").touch()
     assert required_config(None) == optional_config(None) == Path("config.yaml")
-    monkeypatch.setenv(CONFIG_VARIABLE, "/from/variable.yaml")
-    assert required_config(None) == optional_config(None) == Path("/from/variable.yaml")
+    (named := folder / "variable.yaml").touch()
+    monkeypatch.setenv(CONFIG_VARIABLE, str(named))
+    assert required_config(None) == optional_config(None) == named
     assert required_config(Path("own.yaml")) == optional_config(Path("own.yaml")) == Path("own.yaml")
     assert optional_config(None, "here.yaml") == Path("here.yaml")
 
@@ -46,8 +47,18 @@ def test_without_any_configuration_it_says_how_to_name_one() -> None:
     with pytest.raises(ConfigError) as missing:
         required_config(None)
     assert missing.value.code == "CONFIG_INVALID"
-    assert "no config.yaml" in str(missing.value)
+    assert "no file config.yaml" in str(missing.value)
     assert CONFIG_VARIABLE in str(missing.value)
+
+
+def test_the_images_variable_is_no_configuration_where_no_file_is_mounted(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Commands that are given all they need by options have no use for one."""
+    monkeypatch.setenv(CONFIG_VARIABLE, str(folder / "unmounted.yaml"))
+    assert optional_config(None) is None
+    with pytest.raises(ConfigError, match="unmounted"):
+        required_config(None)
 
 
 def test_two_configurations_are_refused() -> None:
