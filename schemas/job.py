@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from schemas.avro.registered import SchemaIds
@@ -54,7 +54,8 @@ class JobDefinition:
     barriers; with None they are records of the output. `scan`, `read` in a definition, is what the snapshot is read
     from. `vnode_count` is the table's: it takes part in `part_count`, not in the definition as written; it is 0 where
     vnodes are the upstream's partitions. `output_partitions` is 0 where the output has as many as the upstream, until
-    the service has counted those (`with_partitions`).
+    the service has counted those (`with_partitions`). `has_columns`: the declaration names its columns; else they are
+    those that the table had when the job was made.
     """
 
     name: str
@@ -72,6 +73,7 @@ class JobDefinition:
     sink: SinkConfig = DEFAULT_SINK
     scan: ScanConfig = DEFAULT_SCAN
     barrier_topic: str | None = None
+    has_columns: bool = field(default=True, compare=False)
 
     @classmethod
     def declare(
@@ -112,6 +114,7 @@ class JobDefinition:
             declare_sink(declaration.get("sink"), faults),
             scan,
             barriers,
+            declaration.get("columns") is not None,
         )
         if faults:
             raise faults.error(where=where)
@@ -164,12 +167,16 @@ class JobDefinition:
             )
         return cls.declare(declaration, table)
 
-    def differences(self, other: JobDefinition) -> list[str]:
+    def differences(self, other: JobDefinition, table_widths: Collection[int] = ()) -> list[str]:
         """The differences of `other`, the later one, as text for people: `filter was ..., is ...`.
 
-        `allow_retention` may change: it is not compared.
+        `allow_retention` may change: it is not compared. Where `other` leaves its columns out they may be those that
+        the table had once, whose numbers are `table_widths`.
         """
         ours, theirs = json.loads(self.to_json()), json.loads(other.to_json())
+        width = len(self.columns)
+        if not other.has_columns and width in table_widths and other.columns[:width] == self.columns:
+            theirs["columns"] = ours["columns"]
         return [
             f"{key} was {json.dumps(ours.get(key))}, is {json.dumps(theirs.get(key))}"
             for key in dict.fromkeys([*KEYS, *ours, *theirs])

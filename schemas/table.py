@@ -19,7 +19,7 @@ from schemas.faults import nearest as nearest
 from schemas.kinds.columns import IDENTIFIER, declared_columns
 from schemas.kinds.columns import RESERVED_PREFIX as RESERVED_PREFIX
 from schemas.kinds.columns import Column as Column
-from schemas.types import TYPE_NAMES, ColumnType
+from schemas.types import TYPE_NAMES, ColumnType, Value
 
 DEFAULT_VNODE_COUNT = 64
 MIN_VNODE_COUNT, MAX_VNODE_COUNT = 2, 32_768
@@ -57,6 +57,16 @@ class TableSchema:
     def column_names(self) -> tuple[str, ...]:
         """All columns' names in declared order."""
         return tuple(column.name for column in self.columns)
+
+    @cached_property
+    def fills(self) -> Mapping[str, Value]:
+        """The values of columns in rows whose files or records lack them, by name, but those that are null."""
+        return {column.name: column.fill for column in self.columns if column.fill is not None}
+
+    @cached_property
+    def hashed_columns(self) -> tuple[Column, ...]:
+        """The columns that hashes of whole rows are over: none that rows of an older file may lack, but for null."""
+        return tuple(column for column in self.columns if column.fill is None)
 
     @cached_property
     def key_columns(self) -> tuple[Column, ...]:

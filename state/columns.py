@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
 import pyarrow as pa
+import pyarrow.dataset as ds
 
 from schemas.records import Op
 from schemas.table import TableSchema
+from schemas.types import Value
 
 VNODE = "_bf_vnode"
 EPOCH = "_bf_epoch"
@@ -69,3 +74,37 @@ def waiting_schema(table: TableSchema) -> pa.Schema:
     more = [pa.field(TRANSACTION, pa.int64()), pa.field(LEFT_OUT, pa.list_(pa.int32()))]
     names = [name for name in log_schema(table).names if name not in (EPOCH, BEFORE_HASH)]
     return pa.schema([*(log_schema(table).field(name) for name in names), *more])
+
+
+Fills = Mapping[str, Value]
+"""`TableSchema.fills`."""
+NO_FILLS: Fills = {}
+
+
+def filled(
+    source: ds.Dataset, schema: pa.Schema, fills: Fills, part_bytes: int = 0, **how: Any
+) -> Iterator[pa.Table]:
+    """The rows of some files in parts of about `part_bytes`, with the fills of columns that a file lacks.
+
+    `how` is that of `Fragment.to_batches`.
+    """
+    held, size = list[pa.Table](), 0
+    for fragment in source.get_fragments():
+        stored = fragment.physical_schema.names
+        for batch in fragment.to_batches(schema, **how):
+            held.append(with_fills(pa.Table.from_batches([batch]), stored, fills))
+            size += held[-1].nbytes
+            if size >= part_bytes:
+                yield pa.concat_tables(held)
+                held, size = [], 0
+    if held:
+        yield pa.concat_tables(held)
+
+
+def with_fills(rows: pa.Table, stored: Collection[str], fills: Fills) -> pa.Table:
+    """Rows of a file that has the columns `stored`, with the fills of those that it lacks."""
+    for index, name in enumerate(rows.column_names):
+        if name in fills and name not in stored:
+            column = pa.repeat(pa.scalar(fills[name], rows.field(index).type), rows.num_rows)
+            rows = rows.set_column(index, rows.field(index), column)
+    return rows

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from state.columns import NO_FILLS, Fills, with_fills
 from state.storage import Storage
 
 LOCATION = "_bf_location"
@@ -32,12 +33,18 @@ def files_of(locations: RowNumbers) -> RowNumbers:
 class FileRows:
     """Some files, each named by its table and its path below that; `schema` has every column that is read.
 
-    A column that a file lacks is null there. For one thread.
+    A column that a file lacks has its fill there, or is null; none of these may be in `wanted`. For one thread.
     Every method raises StateError(STATE_TABLE_CORRUPT) for a file that is gone, or no Parquet.
     """
 
-    def __init__(self, storage: Storage, files: Sequence[tuple[str, str]], schema: pa.Schema) -> None:
-        self._storage, self._files, self._schema = storage, files, schema
+    def __init__(
+        self,
+        storage: Storage,
+        files: Sequence[tuple[str, str]],
+        schema: pa.Schema,
+        fills: Fills = NO_FILLS,
+    ) -> None:
+        self._storage, self._files, self._schema, self._fills = storage, files, schema, fills
         self._starts: dict[int, RowNumbers] = {}
 
     def find(self, file: int, columns: Sequence[str], wanted: pc.Expression | None = None) -> pa.Table:
@@ -134,7 +141,8 @@ class FileRows:
         wanted: pc.Expression | None = None,
     ) -> pa.Table:
         with self._storage.reading(self._files[file][0]):
-            return fragment.to_table(schema=self._schema, columns=list(columns), filter=wanted)
+            rows = fragment.to_table(schema=self._schema, columns=list(columns), filter=wanted)
+            return with_fills(rows, fragment.physical_schema.names, self._fills)
 
 
 def _groups(

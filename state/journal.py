@@ -14,6 +14,7 @@ later commit repeats it.
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,8 +23,8 @@ from typing import Any
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
-from schemas.errors import BackfillError, Code, CommitConflict, Fenced
-from schemas.table import TableSchema
+from schemas.errors import BackfillError, Code, CommitConflict, ConfigError, Fenced
+from schemas.table import KEYS, TableSchema, declare
 from state.ledger import Ledger
 from state.storage import Storage, corrupt
 from state.values.last_end import LastEnd
@@ -135,8 +136,15 @@ class Journal:
         if len(rows) != 1:
             raise corrupt(self._ledger.storage.uri(PATH), f"{len(rows)} rows in the journal, not one")
         row = rows[0]
-        plan = None if row["plan"] is None else BatchPlan.from_json(row["plan"], self._table)
+        plan = None if row["plan"] is None else self._plan(row["plan"], row["table"])
         return Entry(row["owner"], row["lanes"], row["table"], plan)
+
+    def _plan(self, text: str, bound: str) -> BatchPlan:
+        try:
+            return BatchPlan.from_json(text, self._table)
+        except ConfigError:  # a job of the state has columns that this table has not
+            declared = {key: value for key, value in json.loads(bound).items() if key in KEYS}
+            return BatchPlan.from_json(text, declare(declared, has_key=None))
 
     def take_over(self, owner: str, table_json: str) -> Entry | None:
         """Become the owner. Returns the entry of the owner before, whose transactional ids are to be fenced next.

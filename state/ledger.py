@@ -19,7 +19,7 @@ import json
 from collections.abc import Sequence
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
@@ -119,6 +119,34 @@ class Ledger:
         self._marks = {}
         self._table.update_incremental()
         self._sync_commits(seen + 1)
+
+    def add_missing_columns(self) -> None:
+        """Make the columns of `schema` that the Delta table lacks a part of it, in one commit; does nothing twice.
+
+        A commit of files leaves the table's schema as it is, and readers would never see them.
+        Raises: CommitConflict, as `commit`.
+        """
+        stored = {each.name for each in self._table.schema().fields}
+        missing = [each for each in Schema.from_arrow(self.schema).fields if each.name not in stored]
+        if not missing:
+            return
+        seen, note = self.version, self.note
+        self.storage.await_synced()
+        try:
+            self._table.alter.add_columns(
+                missing,
+                commit_properties=CommitProperties(
+                    custom_metadata=None if note is None else {_NOTE: note}, max_commit_retries=0
+                ),
+                post_commithook_properties=_HOOKS,
+            )
+        except CommitFailedError as error:
+            raise self._conflict(seen) from error
+        self._table.update_incremental()
+        if self.version != seen + 1:
+            raise self._conflict(seen)
+        self._noted = (self.version, note)
+        self._sync_commits(self.version)
 
     def files(self, bounds: Sequence[str] = ()) -> list[DataFile]:
         """The files of the version seen, with the bounds of the named columns."""

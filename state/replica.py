@@ -160,6 +160,14 @@ class Replica:
         )
         self._cached: tuple[ReplicaVersion, ReplicaFiles] | None = None
 
+    def add_missing_columns(self) -> None:
+        """Take the table's new columns into both tables; see `Ledger`. Rows that are there have their fill.
+
+        Only the owner may call it, behind the fences. Raises: CommitConflict.
+        """
+        self.log.add_missing_columns()
+        self.base.add_missing_columns()
+
     @property
     def id(self) -> str:
         """The id that the log got when it was created: this state and no other."""

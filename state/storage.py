@@ -32,6 +32,7 @@ from deltalake import DeltaTable
 from pyarrow import fs
 
 from schemas.errors import Code, StateError
+from state.columns import NO_FILLS, Fills, filled
 from state.durability import Background, set_torn_aside, sync_path
 from state.object_store import delta_options, fault_of, is_store, open_store
 from state.retention import StateRetention
@@ -246,18 +247,23 @@ class Storage:
         *,
         columns: Sequence[str] | None = None,
         wanted: pc.Expression | None = None,
+        fills: Fills = NO_FILLS,
     ) -> pa.Table:
         """Rows of some files of the Delta table at `table_path`, by path: files never change.
 
         `schema` names at least the columns that are returned or in `wanted`; row groups without wanted rows are
-        skipped.
+        skipped. A column that a file lacks has its fill, or is null; none of these may be in `wanted`.
         Raises: StateError(STATE_TABLE_CORRUPT) when one is gone, or no Parquet.
         """
+        names = schema.names if columns is None else list(columns)
         if not files:
-            return schema.empty_table().select(schema.names if columns is None else list(columns))
+            return schema.empty_table().select(names)
         with self.reading(table_path):
             source = self._dataset(table_path, files, schema)
-            return source.to_table(columns=None if columns is None else list(columns), filter=wanted)
+            if fills.keys().isdisjoint(names):
+                return source.to_table(columns=names, filter=wanted)
+            parts = filled(source, schema, fills, columns=names, filter=wanted)
+            return pa.concat_tables([schema.empty_table().select(names), *parts])
 
     def read_parquet_parts(
         self,
@@ -267,19 +273,13 @@ class Storage:
         *,
         wanted: pc.Expression,
         part_bytes: int,
+        fills: Fills = NO_FILLS,
     ) -> Iterator[pa.Table]:
         """Rows as of `read_parquet`, with its errors, in parts of about `part_bytes`, one of which is in memory."""
-        held: list[pa.RecordBatch] = []
+        slowly = {"batch_size": _BATCH_ROWS, "batch_readahead": 1, "fragment_readahead": 1}
         with self.reading(table_path):
-            for batch in self._dataset(table_path, files, schema).to_batches(
-                filter=wanted, batch_size=_BATCH_ROWS, batch_readahead=1, fragment_readahead=1
-            ):
-                held.append(batch)
-                if sum(each.nbytes for each in held) >= part_bytes:
-                    yield pa.Table.from_batches(held, schema)
-                    held = []
-        if held:
-            yield pa.Table.from_batches(held, schema)
+            source = self._dataset(table_path, files, schema)
+            yield from filled(source, schema, fills, part_bytes, filter=wanted, **slowly)
 
     def _dataset(self, table_path: str, files: Sequence[str], schema: pa.Schema) -> ds.Dataset:
         paths = [self.path(table_path, file) for file in files]

@@ -76,7 +76,7 @@ class RegisteredRecords:
             projection = projected(schema, self._project)
         except MisfitError as reason:
             found = f"{self._what} by schema {schema_id}: {reason}"
-            raise InputError(Code.SCHEMA_INCOMPATIBLE, where=where, found=found) from None
+            raise InputError(reason.code, where=where, found=found) from None
         writer, reader = map(fastavro.parse_schema, (projection.writer, projection.reader))
         return _Reader(projection, RecordReader(writer, reader))
 

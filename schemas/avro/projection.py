@@ -15,7 +15,7 @@ from typing import Any
 from schemas.avro.cells import Cell, cell_of
 from schemas.avro.registered import WriterSchema
 from schemas.avro.writers.definitions import MAX_NESTING, no_avro, parsed
-from schemas.avro.writers.meanings import MisfitError, Schema, unwrapped
+from schemas.avro.writers.meanings import MisfitError, NewFieldError, Schema, unwrapped
 from schemas.json.values import SubMicros
 from schemas.kinds.columns import IDENTIFIER
 from schemas.table import Column
@@ -80,14 +80,18 @@ def of_record(
     name: str = _RECORD,
     parts: Mapping[str, Project] | None = None,
     sub_micros: SubMicros = "refuse",
+    names: frozenset[str] | None = None,
 ) -> Projection:
     """The fields of a record that are named as columns, letter by letter. `exact`: it has these fields and no other.
 
-    Of several names of a column the first one that the record has counts.
+    Of several names of a column the first one that the record has counts. `names` are those that its fields may have,
+    None: any.
     `parts` says of fields that are records how each is read. `name` is for a record that becomes a field of another
-    one, see `plain_record`. Raises: MisfitError.
+    one, see `plain_record`. Raises: MisfitError; NewFieldError for a field with a name that is not among `names`.
     """
     fields = fields_of(schema)
+    if names is not None and (new := sorted(fields.keys() - names)):
+        raise NewFieldError(new[0])
     if exact and sorted(fields) != sorted(column.name for column in columns):
         raise MisfitError("a record with other fields than the key columns")
     chosen, fills = dict[str, _Chosen](), dict[str, Value]()

@@ -57,11 +57,11 @@ class AppendFormat(_WithoutIdentity, RegistryFormat):
 
     # Decoders need packages that commands such as `list` do without.
 
-    def project(self, columns: Sequence[Column]) -> Project:
-        """The reading of a value in Avro, by the writer's schema."""
+    def project(self, columns: Sequence[Column], names: frozenset[str] | None = None) -> Project:
+        """The reading of a value in Avro, by the writer's schema; `names` as in `of_record`."""
         from schemas.avro.projection import of_record
 
-        return partial(of_record, columns=columns, sub_micros=self.sub_micros)
+        return partial(of_record, columns=columns, sub_micros=self.sub_micros, names=names)
 
     def decoder(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> Decoder:
         from schemas.codec.keyed import AppendDecoder
@@ -69,13 +69,14 @@ class AppendFormat(_WithoutIdentity, RegistryFormat):
         return AppendDecoder(tuple(columns), self._rows(in_records(columns)))
 
     def _rows(self, columns: tuple[Column, ...]) -> StructReader:
+        names = self.names_of(columns)
         if self.encoding == "json":
             from schemas.codec.json.rows import JsonRows
 
-            return JsonRows(columns, self.sub_micros)
+            return JsonRows(columns, self.sub_micros, names=names)
         from schemas.codec.avro.reader import AvroRows
 
-        return AvroRows(self.schemas_by_id, self.project(columns), columns)
+        return AvroRows(self.schemas_by_id, self.project(columns, names), columns)
 
 
 class AppendOutput(_WithoutIdentity, RowOutput):

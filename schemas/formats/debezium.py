@@ -186,7 +186,11 @@ class DebeziumFormat(RegistryFormat):
         settings = DebeziumValues(self.time, self.decimal, self.sub_micros)
         keys = JsonKeys(in_records(key_columns), self.sub_micros, settings, JsonHalf("a key", FORM))
         whole, transactions = self.is_whole, self._asks_transactions
-        return keys, JsonEvents(in_records(columns), settings, whole=whole, transactions=transactions)
+        names = self.names_of(columns)
+        events = JsonEvents(
+            in_records(columns), settings, whole=whole, transactions=transactions, names=names
+        )
+        return keys, events
 
     def _avro(
         self, columns: Sequence[Column], key_columns: Sequence[Column]
@@ -197,7 +201,12 @@ class DebeziumFormat(RegistryFormat):
         whole, transactions = self.is_whole, self._asks_transactions
         columns, key_columns = in_records(columns), in_records(key_columns)
         read = projects(
-            columns, key_columns, whole=whole, transactions=transactions, sub_micros=self.sub_micros
+            columns,
+            key_columns,
+            whole=whole,
+            transactions=transactions,
+            sub_micros=self.sub_micros,
+            names=self.names_of(columns),
         )
         keys = AvroKeys(self.schemas_by_id, read["key"], key_columns)
         return keys, AvroEvents(self.schemas_by_id, read["value"], columns, whole, transactions)

@@ -90,14 +90,15 @@ class UpsertFormat(RegistryFormat):
 
     def _rows(self, columns: Sequence[Column]) -> StructReader:
         deleted_field, named = self.deleted_field_beside(columns), in_records(columns)
+        names = self.names_of(columns, deleted_field)
         if self.encoding == "json":
             from schemas.codec.json.rows import JsonRows
 
-            return JsonRows(named, self.sub_micros, deleted_field)
+            return JsonRows(named, self.sub_micros, deleted_field, names=names)
         from schemas.codec.avro.reader import AvroRows
         from schemas.codec.avro.rows import projects
 
-        project = projects(self.key, named, named, self.sub_micros, deleted_field)["value"]
+        project = projects(self.key, named, named, self.sub_micros, deleted_field, names)["value"]
         return AvroRows(self.schemas_by_id, project, named, deleted_field)
 
     def _keys(self, key_columns: tuple[Column, ...]) -> StructReader:

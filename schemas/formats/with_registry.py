@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, PrivateAttr
 
 from schemas.avro.registered import KnownSchemas, Schemas
 from schemas.formats.protocol import UpstreamFormat
+from schemas.table import Column
 
 JsonOrAvro = Annotated[
     Literal["json", "avro-registry"],
@@ -31,11 +33,28 @@ class RegistryFormat(UpstreamFormat):
             "fault; or `truncate`, they are cut off."
         ),
     ] = "refuse"
+    on_new_column: Annotated[
+        Literal["ignore", "wait"],
+        Field(
+            description="what becomes of a field that is no column: `ignore`; or `wait`, the table is suspended "
+            "(SCHEMA_WAITS) until the column is [declared](operations.md#when-columns-change) or ignored by name."
+        ),
+    ] = "ignore"
+    ignored_columns: Annotated[
+        tuple[str, ...], Field(description="Fields that are ignored where others wait.")
+    ] = ()
     _schemas: Schemas = PrivateAttr(default=KnownSchemas())
 
     @property
     def column_keys(self) -> frozenset[str]:
         return frozenset(["field", "unsigned", "fill"])
+
+    def names_of(self, columns: Sequence[Column], *beside: str | None) -> frozenset[str] | None:
+        """The names that rows of these columns may have; None: any."""
+        if self.on_new_column == "ignore":
+            return None
+        names = {name for column in columns for name in column.names_in_records}
+        return frozenset({*names, *self.ignored_columns, *filter(None, beside)})
 
     @property
     def schemas_by_id(self) -> Schemas:

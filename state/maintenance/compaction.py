@@ -205,9 +205,10 @@ class _KeyHistory:
 
     def _differs(self, changes: npt.NDArray[np.int64]) -> Mask:
         """True where `before` of a change is not the row before it, which has the same key."""
-        columns = self._table.columns
+        columns = self._table.hashed_columns
+        names = [column.name for column in columns]
         stored = [
-            row_hashes(arrays(values, values.column_names), columns)
+            row_hashes(arrays(values, names), columns)
             for values in self._source.values(self._order[changes - 1])
         ]
         declared = self._rows[BEFORE_HASH].take(pa.array(changes)).to_numpy()

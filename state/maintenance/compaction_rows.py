@@ -60,15 +60,22 @@ class HeldRows:
         self._part, self._schema = part, log_schema(part.table)
         paths = [file.path for file in part.files.log]
         self.rows = _in_range(
-            part, part.storage.read_parquet(LOG_PATH, paths, self._schema, wanted=_wanted(part))
+            part,
+            part.storage.read_parquet(
+                LOG_PATH, paths, self._schema, wanted=_wanted(part), fills=part.table.fills
+            ),
         )
 
     def add_base(self, files: Sequence[BaseFile]) -> None:
         """Read base files of the part."""
         stored = pa.schema([self._schema.field(name) for name in self._part.table.column_names])
+        storage, fills = self._part.storage, self._part.table.fills
         read = [
             as_inserts(
-                self._part.storage.read_parquet(BASE_PATH, [file.path], stored), file.vnode, 0, self._schema
+                storage.read_parquet(BASE_PATH, [file.path], stored, fills=fills),
+                file.vnode,
+                0,
+                self._schema,
             )
             for file in files
         ]
@@ -94,7 +101,7 @@ class LocatedRows:
             *((LOG_PATH, file.path) for file in part.files.log),
             *((BASE_PATH, file.path) for file in base),
         ]
-        self._stored = FileRows(part.storage, paths, schema)
+        self._stored = FileRows(part.storage, paths, schema, part.table.fills)
         self._row_bytes = np.array([raw_bytes(file) / max(file.rows, 1) for file in self._files])
         self._names = [*LOG_OWN, *part.table.primary_key]
         self._schema = pa.schema([*(schema.field(name) for name in self._names), (LOCATION, pa.int64())])

@@ -109,6 +109,11 @@ def _parts(merge: Merge) -> Iterator[pa.Table]:
         ]
         wanted = (pc.field(VNODE) >= first) & (pc.field(VNODE) < end)
         for part in merge.storage.read_parquet_parts(
-            LOG_PATH, paths, log_schema(merge.table), wanted=wanted, part_bytes=PART_BYTES
+            LOG_PATH,
+            paths,
+            log_schema(merge.table),
+            wanted=wanted,
+            part_bytes=PART_BYTES,
+            fills=merge.table.fills,
         ):
             yield part.sort_by([(VNODE, "ascending"), (OFFSET, "ascending")])

@@ -21,9 +21,14 @@ MOST_PARKED = 10_000
 """In one batch: a producer whose every record is invalid has to be stopped, not copied to the dead letters."""
 _UNPARKED = "it can't be parked: too many are at fault, it is too large, a barrier's mark or a truncate"
 
-_NEVER_PARKED = (Code.RECORD_TOO_LARGE, Code.AMBIGUOUS_RECORD, Code.TRUNCATE_UNSUPPORTED)
+_NEVER_PARKED = (
+    Code.RECORD_TOO_LARGE,
+    Code.AMBIGUOUS_RECORD,
+    Code.TRUNCATE_UNSUPPORTED,
+    Code.SCHEMA_WAITS,
+)
 """A letter is longer than its record, so one that is too long can't be sent anywhere; a producer that marks records as
-barriers has to be stopped; and a truncate is not about one row."""
+barriers has to be stopped; a truncate is not about one row; and a record with a new field is not at fault."""
 
 log = structlog.get_logger(__name__)
 
@@ -76,6 +81,8 @@ class BadRecords:
         log.warning("records_parked", count=len(parked), first=first, codes=dict(codes))
 
     def _error(self, fault: Fault) -> InputError:
+        if fault.code is Code.SCHEMA_WAITS:
+            return InputError(fault.code, where=self._where(*_id(fault)), found=fault.found)
         unparked = f" ({_UNPARKED})" if self._parks else ""
         remedy = "correct the producer" if fault.output is None else f"raise what {fault.output} takes"
         return InputError(
@@ -98,11 +105,11 @@ def _id(fault: Fault) -> RecordId:
 def _was_left_out(plan: BatchPlan, fault: Fault) -> bool:
     """True for a record of an earlier batch, which decided on it: such a record is left out again.
 
-    Not if it is too large, for the limit may have been another one then. Nor while the table is read from its database:
-    an event that waited for its row was valid in its own batch, and no job reads the topic.
+    Not if it is too large or has a new field, for limit and columns may have been others then. Nor while the table is
+    read from its database: an event that waited for its row was valid in its own batch, and no job reads the topic.
     """
     is_early = plan.reading is None and fault.offset < plan.first_offsets[fault.partition]
-    return is_early and fault.code is not Code.RECORD_TOO_LARGE
+    return is_early and fault.code not in (Code.RECORD_TOO_LARGE, Code.SCHEMA_WAITS)
 
 
 def without_parked(plan: BatchPlan) -> BatchPlan:

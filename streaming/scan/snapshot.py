@@ -140,7 +140,10 @@ class SnapshotReader:
             return Overlay(self._newest(self._scan(LOG_PATH, paths, names, wanted)))
         names = [VNODE, EPOCH, OP, OFFSET, *keys]
         log = FileRows(
-            self.storage, [(LOG_PATH, file.path) for file in self.files.log], self._schema([*names, *columns])
+            self.storage,
+            [(LOG_PATH, file.path) for file in self.files.log],
+            self._schema([*names, *columns]),
+            self.table.fills,
         )
         found = [log.find(number, names, wanted) for number in range(len(self.files.log))]
         return Overlay(self._newest(pa.concat_tables(found)), log)
@@ -169,14 +172,16 @@ class SnapshotReader:
         if raw_bytes(file) <= HELD_BYTES:
             yield self._scan(BASE_PATH, [file.path], list(columns), wanted)
         else:
-            rows = FileRows(self.storage, [(BASE_PATH, file.path)], self._schema(columns))
+            files, schema = [(BASE_PATH, file.path)], self._schema(columns)
+            rows = FileRows(self.storage, files, schema, self.table.fills)
             yield from rows.read(0, columns, wanted)
 
     def _scan(
         self, root: str, paths: Sequence[str], columns: list[str], wanted: pc.Expression | None
     ) -> pa.Table:
         schema = self._schema([*columns, *self.table.primary_key, VNODE, EPOCH])
-        return self.storage.read_parquet(root, paths, schema, columns=columns, wanted=wanted)
+        fills = self.table.fills
+        return self.storage.read_parquet(root, paths, schema, columns=columns, wanted=wanted, fills=fills)
 
     def _schema(self, names: Sequence[str]) -> pa.Schema:
         return pa.schema([(name, self._type(name)) for name in dict.fromkeys(names)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from schemas.errors import Code, ConfigError
@@ -42,11 +42,13 @@ def counted(config: ServiceConfig, partitions: int) -> ServiceConfig:
     return config.model_copy(update={"table": table, "lanes": lanes, "jobs": jobs})
 
 
-def refuse_changed_jobs(known: Iterable[JobDefinition], configured: Iterable[JobDefinition]) -> None:
+def refuse_changed_jobs(
+    known: Iterable[JobDefinition], configured: Iterable[JobDefinition], table_widths: Collection[int]
+) -> None:
     """Raises: ConfigError(JOB_CHANGED) if a configured job differs from the known one of its name."""
     by_name = {job.name: job for job in known}
     for job in configured:
-        differences = by_name[job.name].differences(job) if job.name in by_name else []
+        differences = by_name[job.name].differences(job, table_widths) if job.name in by_name else []
         if differences:
             raise ConfigError(Code.JOB_CHANGED, where=f"job {job.name}", found="; ".join(differences))
 
@@ -78,12 +80,12 @@ def refuse_rescale(
         )
 
 
-def check_jobs(batches: Batches, config: ServiceConfig) -> None:
+def check_jobs(batches: Batches, config: ServiceConfig, table_widths: Collection[int]) -> None:
     """Check the jobs that the state knows against the configuration's. Raises: ConfigError."""
     partitions = len(batches.next_offsets())
     known = [job.definition for job in batches.jobs]
     configured = [job.with_partitions(partitions) for job in config.jobs]
-    refuse_changed_jobs(known, configured)
+    refuse_changed_jobs(known, configured, table_widths)
     read = [(job, is_complete(batches.progress.get(job.name, {}), job.part_count)) for job in known]
     # A new job that a `Lanes` leaves no room for was refused by the start of the process, or is by its first batch.
     new = () if batches.state.lanes_set else configured

@@ -67,7 +67,7 @@ from streaming.service.vitals import Vitals
 from streaming.service.watches import SparkWatch, UpstreamWatch
 from streaming.source.barriers.source import BarrierSource
 from streaming.source.fields.newest_rows import NewestRows
-from streaming.source.upstream_checks import UpstreamGuard
+from streaming.source.upstream_checks import UpstreamGuard, table_widths
 
 OnBatch = Callable[[BatchReport], None]
 
@@ -292,7 +292,8 @@ class Service:
                 on_batch(recovered)
             else:
                 Observers(self.observers).starts_from(batches.state_at_barrier)
-            check_jobs(batches, self.config)
+            bound = owned.journal.current
+            check_jobs(batches, self.config, () if bound is None else table_widths(bound.table))
             if self.exit_when_complete:
                 refuse_nothing_to_do([job.definition for job in batches.jobs], self.config.jobs)
             # Step 5: catch up with the barriers that are there.

@@ -124,7 +124,14 @@ class Startup:
         start = self._start(is_new=current is None)
         beginning = self.found.beginning if start is None else list(start.offsets)
         # 2. The journal's new owner. A half done batch is finished by as many lanes as began it.
-        former = journal.take_over(self.owner, binding(config.table, upstream, start))
+        bound = binding(
+            config.table,
+            upstream,
+            start,
+            format_=config.upstream_format,
+            known=None if current is None else current.table,
+        )
+        former = journal.take_over(self.owner, bound)
         # 3. The components, which read state and topics as of the take-over.
         upstream_format = self._upstream_format(start)
         source = UpstreamSource(
@@ -148,6 +155,8 @@ class Startup:
         if former is not None:
             self._fence(transactional_id(batches.replica), former.lanes, former.plan)
         failpoints.reach(Failpoint.FENCED)
+        # 5. Columns that are new in the configuration: the open batch may hold their first values.
+        batches.replica.add_missing_columns()
         batches.configure(config.jobs)
         return Owned(journal, upstream, source, lanes, batches, start, reads)
 

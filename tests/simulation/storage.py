@@ -23,6 +23,7 @@ from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from deltalake.transaction import AddAction, CommitProperties, RemoveAction
 from pyarrow import fs
 
+from state.columns import NO_FILLS, Fills
 from state.ledger import LOG
 from state.storage import DataFile, Storage, corrupt
 from tests.simulation.scheduler import Scheduler
@@ -217,6 +218,7 @@ class MemoryStorage(Storage):
         *,
         columns: Sequence[str] | None = None,
         wanted: pc.Expression | None = None,
+        fills: Fills = NO_FILLS,
     ) -> pa.Table:
         names = schema.names if columns is None else list(columns)
         if not files:

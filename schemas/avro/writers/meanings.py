@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from schemas.errors import Code
 from schemas.types import MAX_DECIMAL_PRECISION
 
 Schema = Any
@@ -46,6 +47,17 @@ _OWN_SCALE_NAME = "io.debezium.data.VariableScaleDecimal"
 
 class MisfitError(ValueError):
     """Records of a writer's schema can't be rows; the message says why."""
+
+    code = Code.SCHEMA_INCOMPATIBLE
+
+
+class NewFieldError(MisfitError):
+    """A writer's schema has a field that is neither a column nor ignored."""
+
+    code = Code.SCHEMA_WAITS
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"a field {name!r} that is no column of the table")
 
 
 def unwrapped(schema: Schema) -> Mapping[str, Any]:

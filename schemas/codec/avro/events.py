@@ -39,14 +39,22 @@ def projects(
     whole: bool,
     transactions: bool = False,
     sub_micros: SubMicros = "refuse",
+    names: frozenset[str] | None = None,
 ) -> dict[Literal["key", "value"], Project]:
-    """Projections of a `value` and a `key`. `whole` adds the row before; `transactions` adds the transaction's id."""
+    """Projections of a `value` and a `key`. `whole` adds the row before; `transactions` adds the transaction's id.
+
+    `names` as in `of_record`, for rows.
+    """
     parts: dict[str, Project] = {
         "source": partial(_of_source, columns=source_columns(transactions=transactions))
     }
     for image in images(whole=whole):
         parts[image] = partial(
-            of_record, columns=columns, name=f"backfill.{image.title()}", sub_micros=sub_micros
+            of_record,
+            columns=columns,
+            name=f"backfill.{image.title()}",
+            sub_micros=sub_micros,
+            names=names,
         )
     return {
         "value": partial(_of_event, parts=parts),

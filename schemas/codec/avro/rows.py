@@ -21,17 +21,18 @@ def projects(
     key_columns: Sequence[Column],
     sub_micros: SubMicros = "refuse",
     deleted_field: str | None = None,
+    names: frozenset[str] | None = None,
 ) -> dict[str, Project]:
     """Projections, by the writer's schema, of a `value`, and of a `key` that is in Avro.
 
-    Of a value the `deleted_field` is read as well, as a text or a boolean.
+    Of a value the `deleted_field` is read as well, as a text or a boolean; `names` as in `of_record`.
     """
-    row = partial(of_record, sub_micros=sub_micros)
+    row = partial(of_record, sub_micros=sub_micros, names=names)
     found: dict[str, Project] = {"value": partial(row, columns=columns)}
     if deleted_field is not None and deleted_field not in {column.name for column in columns}:
         found["value"] = partial(_of_row, columns=columns, deleted_field=deleted_field, of_columns=row)
     if key == "record":
-        found["key"] = partial(row, columns=key_columns, exact=True)
+        found["key"] = partial(of_record, columns=key_columns, exact=True, sub_micros=sub_micros)
     elif key == "avro":
         found["key"] = partial(of_value, column=key_columns[0])
     return found

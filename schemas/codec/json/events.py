@@ -31,12 +31,21 @@ _LONGS = range(-(2**63), 2**63)
 
 
 class JsonEvents(JsonReader):
-    """Events with rows of columns, under the connector's settings. `whole`: the row before is read, too."""
+    """Events with rows of columns, under the connector's settings. `whole`: the row before is read, too.
+
+    `names` are those that a row's fields may have; None: any.
+    """
 
     def __init__(
-        self, columns: Sequence[Column], settings: DebeziumValues, *, whole: bool, transactions: bool
+        self,
+        columns: Sequence[Column],
+        settings: DebeziumValues,
+        *,
+        whole: bool,
+        transactions: bool,
+        names: frozenset[str] | None = None,
     ) -> None:
-        self._columns = ColumnForms(columns, settings.sub_micros, settings)
+        self._columns = ColumnForms(columns, settings.sub_micros, settings, names)
         self._images, self._transactions = images(whole=whole), transactions
         kind = event_type(columns, whole=whole, transactions=transactions)
         super().__init__(kind, JsonHalf("a value", FORM), Frames[Shape]("after"))
@@ -45,7 +54,8 @@ class JsonEvents(JsonReader):
         if not can_be_typed(self._columns.names):
             return None
         try:
-            row = RowShape(row_type(self._columns.columns), self._columns.fields(schemas))
+            fields = self._columns.fields(schemas)
+            row = RowShape(row_type(self._columns.columns), fields, unread=self._columns.unread())
         except JsonError:
             return None
         return EventShape(self.kind, row, self._images, transactions=self._transactions)

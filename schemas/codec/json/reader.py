@@ -182,7 +182,8 @@ class JsonField(NamedTuple):
 class RowShape:
     """Rows of columns, each in one form. `exact`: objects have these fields, none of them null, and no other.
 
-    `unless` are two fields of which a row has one at most: it may be something else with both.
+    `unless` are two fields of which a row has one at most: it may be something else with both. `unread`, where given,
+    are the only further fields that objects have.
     """
 
     def __init__(
@@ -192,8 +193,12 @@ class RowShape:
         *,
         exact: bool = False,
         unless: Sequence[str] = (),
+        unread: Sequence[str] | None = None,
     ) -> None:
         self._columns, self._kind, self._exact, self._unless = columns, kind, exact, bool(unless)
+        # Either of the two alone is a field like others, and no column.
+        self._both = np.logical_or if unread is not None else np.logical_and
+        unread = [name for name in unread or () if name not in unless] if unread is not None else None
         fields, names = list[Any](), list[str]()
         self._get = list[list[Callable[[Any], Any]]]()
         for column in columns:
@@ -204,15 +209,16 @@ class RowShape:
             ]
             names += column.names
             self._get.append([attrgetter(f"c{place}") for place in places])
-        for name in unless:
-            self._get.append([attrgetter(f"c{len(names)}")])
+        for name in (*(unread or ()), *unless):
+            if name in unless:
+                self._get.append([attrgetter(f"c{len(names)}")])
             fields.append(_field(len(names), msgspec.Raw, exact=False, tells_absence=False))
             names.append(name)
         self.type = msgspec.defstruct(
             "Row",
             fields,
             rename={f"c{index}": name for index, name in enumerate(names)},
-            forbid_unknown_fields=exact,
+            forbid_unknown_fields=exact or unread is not None,
             gc=False,
         )
         self.decode = msgspec.json.Decoder(self.type).decode
@@ -221,8 +227,8 @@ class RowShape:
         unusual = np.zeros(len(decoded), np.bool_)
         if self._unless:
             one, other = (list(map(len, map(get, decoded))) for [get] in self._get[-2:])
-            if any(one) and any(other):
-                unusual |= np.logical_and(one, other)
+            if any(one) or any(other):
+                unusual |= self._both(one, other)
         arrays = []
         for column, gets, kind in zip(self._columns, self._get, self._kind, strict=False):
             found = [list(map(get, decoded)) for get in gets]

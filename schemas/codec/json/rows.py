@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -42,17 +42,32 @@ class ColumnForms:
     """Columns under their names in records, with the forms of their values.
 
     `settings` are those of a connector; None: values say themselves what they are, or the schema in their frame does.
+    `known` are the names that fields may have; None: any.
     """
 
     def __init__(
-        self, columns: Sequence[Column], sub_micros: SubMicros, settings: DebeziumValues | None = None
+        self,
+        columns: Sequence[Column],
+        sub_micros: SubMicros,
+        settings: DebeziumValues | None = None,
+        known: frozenset[str] | None = None,
     ) -> None:
         self.columns, self._sub_micros = tuple(columns), sub_micros
         self.names = [name for column in columns for name in column.names_in_records]
-        self._settings = settings
+        self._settings, self._known = settings, known
+
+    def unread(self, *read: str | None) -> list[str] | None:
+        """The names of the fields that are known and not read; None where objects may have any."""
+        return None if self._known is None else sorted(self._known - {*self.names, *read})
+
+    def refuse_new(self, names: Iterable[str]) -> None:
+        """Raises: JsonError(SCHEMA_WAITS) for a name that is not known."""
+        if self._known is not None and (new := sorted(set(names) - self._known)):
+            raise JsonError(f"a field {new[0]!r} that is no column of the table", Code.SCHEMA_WAITS)
 
     def fields(self, schemas: Schemas) -> list[JsonField]:
-        """The typed fields of the columns. Raises: JsonError(SCHEMA_INCOMPATIBLE)."""
+        """The typed fields of the columns. Raises: JsonError(SCHEMA_INCOMPATIBLE, SCHEMA_WAITS)."""
+        self.refuse_new(schemas)
         cuts, found = self._sub_micros == "truncate", []
         for each in self.columns:
             names, fill = _names_and_fill(each, schemas)
@@ -70,6 +85,7 @@ class ColumnForms:
         Of a name that comes twice the last value counts, as it does to the typed decoder.
         """
         row, tokens = dict[str, Value](), dict(fields)
+        self.refuse_new((*tokens, *schemas))
         for column in self.columns:
             names, fill = _names_and_fill(column, schemas)
             name = next((each for each in names if each in tokens), None)
@@ -98,13 +114,17 @@ def _names_and_fill(column: Column, schemas: Schemas) -> tuple[tuple[str, ...], 
 class JsonRows(JsonReader):
     """Values that are rows: structs of `keyed.upsert_type`. Fields that are no column are ignored.
 
-    `deleted_field` names the field by which a row says that it is deleted.
+    `deleted_field` names the field by which a row says that it is deleted; `names` are those that fields may have.
     """
 
     def __init__(
-        self, columns: Sequence[Column], sub_micros: SubMicros, deleted_field: str | None = None
+        self,
+        columns: Sequence[Column],
+        sub_micros: SubMicros,
+        deleted_field: str | None = None,
+        names: frozenset[str] | None = None,
     ) -> None:
-        self._columns = ColumnForms(columns, sub_micros)
+        self._columns = ColumnForms(columns, sub_micros, known=names)
         self._deleted_field = deleted_field
         self._has_frames = set(FRAME_PARTS).isdisjoint(self._columns.names)
         kind = upsert_type(self._columns.columns, has_deletes=deleted_field is not None)
@@ -121,7 +141,7 @@ class JsonRows(JsonReader):
         if deleted is not None:
             fields.append(JsonField((deleted,), _DELETED))
         parts = [] if deleted in FRAME_PARTS or schemas or not self._has_frames else FRAME_PARTS
-        return RowShape(self.kind, fields, unless=parts)
+        return RowShape(self.kind, fields, unless=parts, unread=self._columns.unread(deleted))
 
     def slowly(self, text: str) -> Slow:
         fields: Fields | None = read_object(text)

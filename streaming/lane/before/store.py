@@ -39,7 +39,7 @@ _MAP_BYTES = tuple(1 << shift for shift in (40, 36, 33, 30, 28))
 _LOCK = "making.lock"
 _MAX_KEY_BYTES = 480
 _META, _ROWS = b"meta", b"rows"
-_EPOCH, _BOOT = b"epoch", b"boot"
+_EPOCH, _ORIGIN = b"epoch", b"boot"
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 Values = list[bytes | None]
@@ -107,32 +107,35 @@ class LocalStore(RowStore):
     """A store in one folder. What can't be written raises EnvironmentProblem, as `explained`."""
 
     def __init__(self, folder: Path, table: TableSchema) -> None:
-        """Open it; one that was filled before the machine was started is emptied. Raises: as `own_folder`."""
-        self._folder, self._table = folder, table
+        """Open it; one that was filled before the machine was started, or with other columns, is emptied.
+
+        Raises: as `own_folder`.
+        """
+        self._folder, self._table, self._origin = folder, table, _origin(table)
         own_folder(folder)
         with explained(folder):
             try:
-                boot = self._open()
+                origin = self._open()
             except lmdb.Error as error:  # no store, or a torn one
                 if is_full(error, folder) or isinstance(error, lmdb.MemoryError):
                     raise
-                boot = None
-            if boot != _boot():
+                origin = None
+            if origin != self._origin:
                 self._open_anew()
 
     def _open(self) -> bytes:
-        """Open what is there, or an empty store; the start of the machine in which it was made. Raises: lmdb.Error."""
+        """Open what is there, or an empty store; its `_origin`. Raises: lmdb.Error."""
         self._env = _environment(self._folder)
         # Goes with the store, should the folder be deleted.
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         self._lock = os.fdopen(os.open(self._folder / _LOCK, flags, 0o600), "r+")
         self._meta, self._rows = self._env.open_db(_META), self._env.open_db(_ROWS)
         with self._env.begin() as txn:
-            boot = txn.get(_BOOT, db=self._meta)
-        if boot is None:
+            origin = txn.get(_ORIGIN, db=self._meta)
+        if origin is None:
             with self._env.begin(write=True) as txn:
-                txn.put(_BOOT, _boot(), db=self._meta, overwrite=False)
-        return _boot() if boot is None else bytes(boot)
+                txn.put(_ORIGIN, self._origin, db=self._meta, overwrite=False)
+        return self._origin if origin is None else bytes(origin)
 
     def _open_anew(self) -> None:
         self._give_back()
@@ -282,6 +285,12 @@ def _count(number: int) -> bytes:
         out.append(left & 0x7F | 0x80)
         left >>= 7
     return bytes([*out, left])
+
+
+def _origin(table: TableSchema) -> bytes:
+    """A text that differs after another start of the machine, and for other columns, in whose form rows are stored."""
+    columns = ",".join(f"{column.name} {column.type}" for column in table.columns)
+    return _boot() + b" " + blake2b(columns.encode(), digest_size=16).hexdigest().encode()
 
 
 def _boot() -> bytes:

@@ -21,7 +21,7 @@ from streaming.service.job_checks import (
     refuse_rescale,
 )
 from streaming.service.presence import Presence, instance_name
-from streaming.source.upstream_checks import refuse_foreign, refuse_partial
+from streaming.source.upstream_checks import refuse_foreign, refuse_partial, table_widths
 
 log = structlog.get_logger(__name__)
 
@@ -130,7 +130,7 @@ def jobs(found: Surroundings) -> Iterator[Finding]:
     config, outcome, partitions = found.config, found.known, found.upstream.partitions
     known = [job.definition for job in outcome.jobs]
     configured = [job.with_partitions(partitions) for job in config.jobs]
-    refuse_changed_jobs(known, configured)
+    refuse_changed_jobs(known, configured, () if found.entry is None else table_widths(found.entry.table))
     # The progress, which decides about no-shuffle backfills, is looked at once the state is this instance's.
     every = [(job, True) for job in (*known, *configured)]
     lanes, is_set = outcome.lanes or config.lanes, outcome.lanes is not None

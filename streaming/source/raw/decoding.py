@@ -125,8 +125,8 @@ class RecordDecoder:
     def _before_hashes(self, before: pa.StructArray, count: int) -> pa.Int64Array:
         if self.format.images is not Images.FULL:
             return pa.nulls(count, pa.int64())
-        columns = [pc.struct_field(before, name) for name in self.table.column_names]
-        hashes = row_hashes(columns, self.table.columns)
+        hashed = self.table.hashed_columns
+        hashes = row_hashes([pc.struct_field(before, column.name) for column in hashed], hashed)
         return pa.array(hashes, mask=~before.is_valid().to_numpy(zero_copy_only=False))
 
 

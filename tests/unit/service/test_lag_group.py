@@ -25,7 +25,7 @@ def group() -> LagGroup:
         (KafkaError.GROUP_AUTHORIZATION_FAILED, False),
     ],
 )
-def test_only_a_missing_right_ends_it_and_is_told_once(
+def test_only_a_missing_right_ends_it_and_is_logged_once(
     code: int, goes_on: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lag = group()
