@@ -27,6 +27,7 @@ from schemas.settings.job_keys import (
     OWN_KEYS,
     allow_retention,
     output_partitions,
+    passed_headers,
     replication_factor,
     topic_config,
 )
@@ -52,10 +53,11 @@ class JobDefinition:
     changes. `replication_factor` and `topic_config` are those of a topic that is created (None and nothing: the
     broker's). `format` is that of the output's records, `sink` what they are written to. `barrier_topic` has its
     barriers; with None they are records of the output. `scan`, `read` in a definition, is what the snapshot is read
-    from. `vnode_count` is the table's: it takes part in `part_count`, not in the definition as written; it is 0 where
-    vnodes are the upstream's partitions. `output_partitions` is 0 where the output has as many as the upstream, until
-    the service has counted those (`with_partitions`). `has_columns`: the declaration names its columns; else they are
-    those that the table had when the job was made.
+    from. `headers` are the names of those that live records keep. `vnode_count` is the table's: it takes part in
+    `part_count`, not in the definition as written; it is 0 where vnodes are the upstream's partitions.
+    `output_partitions` is 0 where the output has as many as the upstream, until the service has counted those
+    (`with_partitions`). `has_columns`: the declaration names its columns; else they are those that the table had when
+    the job was made.
     """
 
     name: str
@@ -73,6 +75,7 @@ class JobDefinition:
     sink: SinkConfig = DEFAULT_SINK
     scan: ScanConfig = DEFAULT_SCAN
     barrier_topic: str | None = None
+    headers: tuple[str, ...] = ()
     has_columns: bool = field(default=True, compare=False)
 
     @classmethod
@@ -114,6 +117,7 @@ class JobDefinition:
             declare_sink(declaration.get("sink"), faults),
             scan,
             barriers,
+            passed_headers(declaration.get("headers"), faults),
             declaration.get("columns") is not None,
         )
         if faults:
@@ -123,8 +127,8 @@ class JobDefinition:
     def to_json(self) -> str:
         """The definition as one line of JSON, equal for equal definitions.
 
-        Keys of topic, format, sink and scan are written only where they are not the default, so that older versions,
-        which lack them, can read the rest.
+        Keys of topic, headers, format, sink and scan are written only where they are not the default, so that older
+        versions, which lack them, can read the rest.
         """
         budget = self.latency_budget_ms
         declaration: dict[str, Any] = {
@@ -140,6 +144,7 @@ class JobDefinition:
             "replication_factor": self.replication_factor,
             "topic_config": dict(self.topic_config),
             "allow_retention": self.allow_retention,
+            "headers": list(self.headers),
         }
         declaration |= {key: value for key, value in of_topic.items() if value}
         if self.format != DEFAULT:

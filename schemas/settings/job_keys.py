@@ -13,10 +13,14 @@ from schemas.faults import Faults, brief
 from schemas.formats.registry import OUTPUT_FORMATS, format_keys
 from schemas.kinds.scans import DEFAULT_SCAN, SCAN_KINDS, ScanConfig
 from schemas.kinds.sinks import sink_key
+from schemas.records import BARRIER_HEADER, EPOCH_HEADER
 from schemas.table import MAX_VNODE_COUNT, TableSchema
 
 DEFAULT_OUTPUT_PARTITIONS = 4
 MAX_REPLICATION_FACTOR = 32_767
+MOST_HEADERS = 16
+RESERVED_HEADERS = frozenset({BARRIER_HEADER, EPOCH_HEADER})
+"""Headers by which the service's own records are known."""
 RETENTION_KEYS = ("retention.ms", "retention.bytes")
 BARRIER_TOPIC = {"cleanup.policy": "delete"}
 """The settings of a topic that is made for barriers. It is kept for ever: readers begin at the first one."""
@@ -65,6 +69,11 @@ KEYS = {
         "Topic for the barriers of the output, made with it; without it they are records of the output. They are in "
         "an output of `append` if it names the output itself.",
     ),
+    "headers": (
+        "none",
+        "Names of headers of upstream records that records of the output have as well, as in `[trace-id]`, see "
+        "[headers](outputs.md#headers).",
+    ),
     "sink": sink_key(),
 }
 OWN_KEYS = tuple(KEYS)
@@ -106,6 +115,23 @@ def allow_retention(declared: object, faults: Faults) -> bool:
         return bool(declared)
     faults.add(f"allow_retention {brief(declared)} is neither true nor false")
     return False
+
+
+def passed_headers(declared: object, faults: Faults) -> tuple[str, ...]:
+    """The names of the headers that records of the output have from the upstream's, sorted."""
+    if declared is None:
+        return ()
+    if not isinstance(declared, list) or not all(isinstance(name, str) and name for name in declared):
+        faults.add(f"headers {brief(declared)} is not a list of names")
+        return ()
+    for name in sorted(set(declared)):
+        if name in RESERVED_HEADERS:
+            faults.add(f"headers names {name!r}, which is the service's own")
+        elif declared.count(name) > 1:
+            faults.add(f"headers names {brief(name)} twice")
+    if len(declared) > MOST_HEADERS:
+        faults.add(f"headers names {len(declared)}, more than {MOST_HEADERS}")
+    return tuple(sorted(set(declared)))
 
 
 def topic_config(

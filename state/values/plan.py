@@ -213,6 +213,11 @@ class BatchPlan:
         """The jobs that lanes send for; none in a silent batch."""
         return () if self.silent else self.jobs
 
+    @property
+    def headers(self) -> tuple[str, ...]:
+        """The names of the headers that its jobs pass on; only then are headers of records read at all."""
+        return tuple(sorted({name for job in self.sent_jobs for name in job.state.definition.headers}))
+
     def is_full(self, number: int) -> bool:
         """True if the barrier of this number is full in outputs that have a barrier topic."""
         before = self.barriers[number - 1] if number else self.start

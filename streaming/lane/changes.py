@@ -26,7 +26,7 @@ from state.values.plan import BatchPlan
 from streaming.core.offset_ranges import readers
 from streaming.core.planning import markers_of
 from streaming.sink.columns import Encode
-from streaming.source.decoded import AFTER, BEFORE, KEY, MARKED
+from streaming.source.decoded import AFTER, BEFORE, HEADERS, KEY, MARKED
 
 Bools = npt.NDArray[np.bool_]
 
@@ -74,6 +74,11 @@ class Changes:
     def record_keys(self) -> pa.Array:
         """The keys of the records as they came, null for none."""
         return whole(self.rows[KEY])
+
+    @property
+    def headers(self) -> pa.ListArray | None:
+        """The headers of the records that jobs pass on; None where none does."""
+        return whole(self.rows[HEADERS]) if HEADERS in self.rows.schema.names else None
 
     def filtered(self, kept: Bools) -> Changes:
         """The changes where `kept` is True, in their order."""

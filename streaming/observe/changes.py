@@ -41,6 +41,7 @@ class NewJob(BaseModel):
     tombstones: bool | None = None
     barrier_topic: str | None = Field(None, max_length=249)
     read: str | None = Field(None, max_length=63)
+    headers: list[str] | None = None
 
 
 class Limit(BaseModel):

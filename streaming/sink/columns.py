@@ -74,13 +74,27 @@ class Output:
         return Origins(self.definition.name, self.table.name, parts, intervals, barriers)
 
 
+Headers = tuple[tuple[str, bytes | None], ...]
+"""Names and values of a record's headers, in their order; a name may be there more than once."""
+_HEADER_BYTES = 10
+"""The lengths of a header, in addition to its name and value."""
+
+
+def _headers_size(headers: Headers) -> int:
+    return sum(len(name.encode()) + len(value or b"") + _HEADER_BYTES for name, value in headers)
+
+
 @dataclass(frozen=True)
 class EncodedRecords:
-    """Records as a format writes them: keys and values, each with a null for none. Record i goes to `partitions[i]`."""
+    """Records as a format writes them: keys and values, each with a null for none. Record i goes to `partitions[i]`.
+
+    `headers` are those of the upstream's records that the job passes on, by record; None where it passes none on.
+    """
 
     partitions: npt.NDArray[np.int32]
     keys: pa.BinaryArray
     values: pa.BinaryArray
+    headers: Sequence[Headers] | None = None
 
     def __len__(self) -> int:
         return len(self.partitions)
@@ -89,10 +103,12 @@ class EncodedRecords:
     def _sizes(self) -> npt.NDArray[np.int64]:
         keys, values = (pc.binary_length(each).fill_null(0) for each in (self.keys, self.values))
         sizes: npt.NDArray[np.int64] = keys.to_numpy().astype(np.int64) + values.to_numpy()
+        if self.headers is not None:
+            sizes += np.fromiter(map(_headers_size, self.headers), np.int64, len(self.headers))
         return sizes
 
     def size(self, number: int) -> int:
-        """Bytes of a record's key and value."""
+        """Bytes of a record's key and value, and of the headers that are passed on."""
         return int(self._sizes[number])
 
     def longer_than(self, limit: int) -> list[int]:
@@ -103,7 +119,10 @@ class EncodedRecords:
         """Records `low` to `high` (exclusive), without a copy."""
         length = high - low
         return EncodedRecords(
-            self.partitions[low:high], self.keys.slice(low, length), self.values.slice(low, length)
+            self.partitions[low:high],
+            self.keys.slice(low, length),
+            self.values.slice(low, length),
+            None if self.headers is None else self.headers[low:high],
         )
 
 
@@ -167,6 +186,10 @@ class DecodedChanges(Protocol):
     def record_keys(self) -> pa.Array:
         """The key bytes of the upstream's records."""
 
+    @property
+    def headers(self) -> pa.ListArray | None:
+        """The headers of the upstream's records that outputs may pass on."""
+
     def encoded_keys(self, encoder: KeyEncoder) -> pa.Array:
         """The keys as this encoder writes them; computed once for equal encoders."""
 
@@ -210,14 +233,25 @@ class ChangeColumns:
         """All changes encoded at once, which is faster than run by run."""
         encoder = self.output.keys
         every = self.decoded.record_keys if encoder is None else self.decoded.encoded_keys(encoder)
-        keys = every.take(pa.array(self.rows))
+        keys, headers = every.take(pa.array(self.rows)), self._headers()
         if not self.output.definition.format.tombstone_follows:
-            return EncodedRecords(self.partitions, keys, self._values)
+            return EncodedRecords(self.partitions, keys, self._values, headers)
         # Each DELETE twice, the second time without its value.
         index = np.repeat(np.arange(len(self.rows)), self._lengths)
         again = np.diff(index, prepend=np.int64(-1)) == 0
         values = self._values.take(pa.array(index, mask=again))
-        return EncodedRecords(self.partitions[index], keys.take(pa.array(index)), values)
+        again_headers = None if headers is None else [headers[number] for number in index.tolist()]
+        return EncodedRecords(self.partitions[index], keys.take(pa.array(index)), values, again_headers)
+
+    def _headers(self) -> list[Headers] | None:
+        """The headers that the job passes on, by change."""
+        names, every = self.output.definition.headers, self.decoded.headers
+        if not names or every is None:
+            return None
+        return [
+            tuple((each["key"], each["value"]) for each in found or () if each["key"] in names)
+            for found in every.take(pa.array(self.rows)).to_pylist()
+        ]
 
     @cached_property
     def _values(self) -> pa.BinaryArray:

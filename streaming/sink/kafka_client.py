@@ -104,9 +104,26 @@ class OutputClient:
         self._columns.expect(topics)
 
     def send(self, topic: str, records: EncodedRecords, headers: Mapping[str, bytes]) -> None:
-        """Queue records, each with these headers."""
+        """Queue records, each with these headers and its own behind them."""
+        if records.headers is not None:
+            self._send_one_by_one(topic, records, headers)
+            return
         with translated(self._kafka, what=topic):
             self._columns.send(topic, records.partitions, records.keys, records.values, headers)
+
+    def _send_one_by_one(self, topic: str, records: EncodedRecords, headers: Mapping[str, bytes]) -> None:
+        # Columns have the same headers for all records.
+        own = records.headers or ()
+        rows = zip(
+            records.partitions.tolist(),
+            records.keys.to_pylist(),
+            records.values.to_pylist(),
+            own,
+            strict=True,
+        )
+        for partition, key, value, further in rows:
+            self._produce(topic, value, key=key, partition=partition, headers=[*headers.items(), *further])
+        self._producer.poll(0)
 
     def send_barrier(self, topic: str, partition: int, barrier: Barrier) -> None:
         """Queue a barrier behind what was queued for its partition."""

@@ -14,6 +14,7 @@
     POSITION             where the change stands in its database's log, see `schemas.codec.log_positions`;
                          only of formats that have it
     TRANSACTION          see `state.columns`, or the lower 32 bits of it; only of formats that have it
+    HEADERS              those that jobs pass on, see `streaming.source.raw.records`; only where jobs do
 
 Nullability is not declared: the lane looks at the values.
 """
@@ -29,10 +30,11 @@ from schemas.codec.results import row_type
 from schemas.formats.protocol import UpstreamFormat
 from schemas.table import TableSchema
 from state.columns import BEFORE_HASH, OFFSET, OP, PARTITION, TRANSACTION, VNODE
+from streaming.source.raw.records import HEADERS_FIELD
 
 KEY, SIZE, BEFORE, AFTER = "_bf_key", "_bf_size", "_bf_before", "_bf_after"
 ERROR, AWAITED = "_bf_error", "_bf_awaited"
-UNCHANGED, POSITION = "_bf_unchanged", "_bf_position"
+UNCHANGED, POSITION, HEADERS = "_bf_unchanged", "_bf_position", "_bf_headers"
 """Columns in addition to those that the log has, too."""
 
 ERROR_TYPE = pa.struct([("code", pa.string()), ("found", pa.string()), ("expected", pa.string())])
@@ -70,8 +72,8 @@ def decoded_schema(table: TableSchema) -> pa.Schema:
     )
 
 
-def decoded_schema_of(format_: UpstreamFormat, table: TableSchema) -> pa.Schema:
-    """The columns of `decoded_schema` and those that the format adds."""
+def decoded_schema_of(format_: UpstreamFormat, table: TableSchema, *, headers: bool = False) -> pa.Schema:
+    """The columns of `decoded_schema`, those that the format adds, and `headers` where jobs pass some on."""
     schema = decoded_schema(table)
     if format_.may_be_unchanged:
         schema = schema.append(pa.field(UNCHANGED, pa.list_(pa.int32())))
@@ -79,7 +81,7 @@ def decoded_schema_of(format_: UpstreamFormat, table: TableSchema) -> pa.Schema:
         schema = schema.append(pa.field(POSITION, POSITION_TYPE))
     if format_.reads_transactions:
         schema = schema.append(pa.field(TRANSACTION, pa.int64()))
-    return schema
+    return schema.append(HEADERS_FIELD.with_name(HEADERS)) if headers else schema
 
 
 def check_decoded(schema: pa.Schema, table: TableSchema) -> None:

@@ -54,13 +54,15 @@ class DirectReader:
         routes: Routes | None = None,
         lane: int = 0,
         watch: Stopwatch | None = None,
+        headers: tuple[str, ...] = (),
     ) -> pa.RecordBatch:
         """The committed records of each partition's offsets [first, end), decoded; with `routes` those of a lane.
 
-        For one thread of a process. Raises: UnreadError.
+        `headers` are the names of those that jobs pass on. For one thread of a process. Raises: UnreadError.
         """
         watch = watch or Stopwatch()
-        records = Records.of([raw_record(each, self.holds_barriers) for each in self._read(ranges)])
+        found = [raw_record(each, self.holds_barriers, headers) for each in self._read(ranges)]
+        records = Records.of(found, headers=bool(headers))
         vnodes = vnodes_of(format_, self.table).of(records)
         numbers = vnodes.numbers
         if routes is not None:
@@ -87,11 +89,18 @@ class DirectReader:
         return found
 
 
-def raw_record(message: Message, holds_barriers: bool) -> RawRecord:
-    """A record of a topic that `holds_barriers`, or whose headers say nothing."""
-    headers = message.headers() if holds_barriers else None
-    is_marked = any(header[0] == BARRIER_HEADER for header in headers or ())
-    return message.partition() or 0, message.offset() or 0, message.key(), message.value(), is_marked
+def raw_record(message: Message, holds_barriers: bool, names: tuple[str, ...] = ()) -> RawRecord:
+    """A record of a topic that `holds_barriers`, or where that header says nothing; with the headers of these `names`.
+
+    Without a reason its headers are not looked at: each takes a copy.
+    """
+    headers = (message.headers() or ()) if holds_barriers or names else ()
+    is_marked = holds_barriers and any(header[0] == BARRIER_HEADER for header in headers)
+    record = message.partition() or 0, message.offset() or 0, message.key(), message.value(), is_marked
+    if not names:
+        return record
+    own = [{"key": header[0], "value": header[1]} for header in headers if header[0] in names]
+    return *record, own
 
 
 def ranges_of(plan: BatchPlan, begins: Sequence[int] = ()) -> dict[int, tuple[int, int]]:

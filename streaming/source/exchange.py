@@ -22,7 +22,7 @@ from schemas.formats.protocol import UpstreamFormat
 from schemas.table import TableSchema
 from streaming.source.lane_keys import lane_keys
 from streaming.source.raw.record_vnodes import vnodes_of
-from streaming.source.raw.records import RAW_SCHEMA, Records
+from streaming.source.raw.records import Records, raw_schema
 from streaming.source.routes import Numbers, Routes
 
 LANE_KEY, INTERVAL, PARTITION, FIRST_OFFSET, BLOCK = (
@@ -60,12 +60,14 @@ class Exchange:
     """Packs records of one table and format into blocks; a value that is sent to Spark's tasks.
 
     `ends` are those of a batch's barriers, by partition each, if records have to come to their lanes in order.
+    `headers` are the names of those that jobs pass on: records have them then.
     """
 
     format: UpstreamFormat
     table: TableSchema
     routes: Routes
     ends: tuple[tuple[int, ...], ...] = ()
+    headers: tuple[str, ...] = ()
 
     def packed(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows `BLOCK_ROWS` of records (`RAW_SCHEMA`)."""
@@ -118,12 +120,13 @@ def _runs(intervals: Numbers, rows: pa.RecordBatch) -> Iterator[tuple[int, int]]
     yield from pairwise(bounds)
 
 
-def unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[Records]:
+def unpacked(batches: Iterable[pa.RecordBatch], *, headers: bool = False) -> Iterator[Records]:
     """The records of blocks, each batch a column of them, in their order; some thousands at a time."""
+    schema = raw_schema(headers=headers)
     held: list[pa.RecordBatch] = []
     for batch in batches:
         for block in batch.column(0):
-            held.append(pa.ipc.read_record_batch(block.as_buffer(), RAW_SCHEMA))
+            held.append(pa.ipc.read_record_batch(block.as_buffer(), schema))
             if sum(each.num_rows for each in held) >= _ROWS_AT_ONCE:
                 yield Records.concatenated(held)
                 held = []

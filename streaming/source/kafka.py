@@ -23,7 +23,7 @@ from streaming.runtime.spark_jobs import mapped_in_arrow, sorted_rows
 from streaming.source.barriers.found import BarriersFound, FoundBarrier, Marked, find_barriers, found_barrier
 from streaming.source.exchange import BLOCK, BLOCK_ROWS, LANE_KEY, ORDER, Exchange
 from streaming.source.gaps import Gaps
-from streaming.source.raw.records import RAW_SCHEMA
+from streaming.source.raw.records import HEADERS_FIELD, RAW_SCHEMA
 from streaming.source.spark_topic import SparkTopic
 
 
@@ -61,9 +61,9 @@ class UpstreamSource:
         """The topic from first[p] of every partition p on."""
         return self._records.stream(first)
 
-    def range(self, first: Sequence[int], end: Sequence[int]) -> DataFrame:
+    def range(self, first: Sequence[int], end: Sequence[int], *, headers: bool = False) -> DataFrame:
         """The records of [first[p], end[p]) of every partition p, without those before `begins`."""
-        return self._records.range(*self._begun(first, end))
+        return self._records.range(*self._begun(first, end), headers=headers)
 
     def find_barriers(self, first: Sequence[int]) -> BarriersFound:
         """The barriers from these offsets on, found without Spark."""
@@ -90,7 +90,9 @@ class UpstreamSource:
         Spark partition i holds lane i, also when it is empty. Those of `history`, without what is marked as a barrier,
         are from before the batch. Where the exchange has `ends`, Spark sorts the blocks, on disk where they are many.
         """
-        raw = reduce(DataFrame.unionAll, (self._raw(records), *map(self._unmarked, history)))
+        names = exchange.headers
+        early = (self._unmarked(each, names) for each in history)
+        raw = reduce(DataFrame.unionAll, (self._raw(records, names), *early))
         rows = mapped_in_arrow(raw, exchange.packed, BLOCK_ROWS).repartition(exchange.routes.lanes, LANE_KEY)
         if exchange.ends:
             rows = sorted_rows(rows, [F.col(name) for name in ORDER])
@@ -104,20 +106,22 @@ class UpstreamSource:
         *,
         in_order_of: Sequence[AlignedBarrier] = (),
         history: Sequence[Sequence[tuple[int, int]]] = (),
+        headers: tuple[str, ...] = (),
     ) -> tuple[DataFrame, Sequence[int]]:
         """Raw records (`streaming.source.raw.records`), of which each lane reads those of a share of the partitions.
 
         Nothing is exchanged. There are no fewer partitions than lanes. `history` are ranges, one a partition, of
         records from before the batch; `in_order_of` the barriers of a batch whose records are to come by interval,
-        partition and offset. Gives the lane of each of Spark's partitions, too.
+        partition and offset; `headers` the names of those that jobs pass on. Gives the lane of each of Spark's
+        partitions, too.
         """
         count = len(first)
         if lanes == count and not history:
-            records, places = self._records.range_in_place(*self._begun(first, end))
-            rows = self._raw(records)
+            records, places = self._records.range_in_place(*self._begun(first, end), headers=bool(headers))
+            rows = self._raw(records, headers)
         else:
             own = (share_of(lane, lanes, count) for lane in range(lanes))
-            shares = (self._share(first, end, share, history) for share in own)
+            shares = (self._share(first, end, share, history, headers) for share in own)
             rows, places = reduce(DataFrame.unionAll, shares), list(range(lanes))
         return (sorted_rows(rows, _order(in_order_of)) if in_order_of else rows), places
 
@@ -127,23 +131,29 @@ class UpstreamSource:
         end: Sequence[int],
         share: Sequence[int],
         history: Sequence[Sequence[tuple[int, int]]],
+        headers: tuple[str, ...],
     ) -> DataFrame:
         """The records of some partitions, in one partition of Spark's, also when there are none."""
-        rows = self._raw(self._records.range(*self._begun(first, end), share))
+        wanted = bool(headers)
+        rows = self._raw(self._records.range(*self._begun(first, end), share, headers=wanted), headers)
         for layer in history:
             begins, ends = zip(*layer, strict=True)
-            rows = rows.unionAll(self._unmarked(self._records.range(begins, ends, share)))
+            early = self._records.range(begins, ends, share, headers=wanted)
+            rows = rows.unionAll(self._unmarked(early, headers))
         return rows.coalesce(1)
 
     def _begun(self, first: Sequence[int], end: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
         return (tuple(map(max, first, self.begins)) if self.begins else first), end
 
-    def _raw(self, records: DataFrame) -> DataFrame:
-        """`RAW_SCHEMA`."""
-        return records.select(*self._raw_columns)
+    def _raw(self, records: DataFrame, headers: tuple[str, ...]) -> DataFrame:
+        """The columns of `raw_schema`."""
+        if not headers:
+            return records.select(*self._raw_columns)
+        own = F.filter("headers", lambda header: header["key"].isin(*headers))
+        return records.select(*self._raw_columns, F.coalesce(own, F.array()).alias(HEADERS_FIELD.name))
 
-    def _unmarked(self, records: DataFrame) -> DataFrame:
-        return self._raw(records.where(~self._is_marked))
+    def _unmarked(self, records: DataFrame, headers: tuple[str, ...]) -> DataFrame:
+        return self._raw(records.where(~self._is_marked), headers)
 
     # Columns are built once: each takes a dozen calls into the JVM, 0.1 s a batch in all. Every step of a DataFrame is
     # analysed anew, 10 ms each.

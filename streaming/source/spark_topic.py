@@ -54,8 +54,15 @@ class SparkTopic:
             .load()
         )
 
-    def range(self, first: Sequence[int], end: Sequence[int], of: Sequence[int] | None = None) -> DataFrame:
-        """The records of [first[p], end[p]) of every partition p, or only of those in `of`."""
+    def range(
+        self,
+        first: Sequence[int],
+        end: Sequence[int],
+        of: Sequence[int] | None = None,
+        *,
+        headers: bool = False,
+    ) -> DataFrame:
+        """The records of [first[p], end[p]) of every partition p, or only of those in `of`; with `headers` as asked."""
         wanted = range(len(first)) if of is None else of
         first = self._gaps.first(first)
         end = tuple(map(max, first, end))
@@ -69,17 +76,19 @@ class SparkTopic:
             .option("assign", self._partitions(wanted))
             .option("startingOffsets", self._offsets(first, wanted))
             .option("endingOffsets", self._offsets(end, wanted))
-            .option("includeHeaders", str(self._headers).lower())
+            .option("includeHeaders", str(self._headers or headers).lower())
             .load()
         )
 
-    def range_in_place(self, first: Sequence[int], end: Sequence[int]) -> tuple[DataFrame, list[int]]:
+    def range_in_place(
+        self, first: Sequence[int], end: Sequence[int], *, headers: bool = False
+    ) -> tuple[DataFrame, list[int]]:
         """The records of `range`, and the topic's partition that each of Spark's partitions, even an empty one, reads.
 
         Spark reads each in a task of its own, in an order that only its plan has. So it is planned here, and the frame
         is made from that plan: planning it a second time would cost one more admin client of Kafka.
         """
-        records, session = self.range(first, end), self._spark()
+        records, session = self.range(first, end, headers=headers), self._spark()
         planned = records._jdf.queryExecution().toRdd()
         places = [part.offsetRange().topicPartition().partition() for part in planned.partitions()]
         frame = session._jsparkSession.internalCreateDataFrame(planned, records._jdf.schema(), False)

@@ -122,6 +122,7 @@ class Columns:
         self.before = half([change.before for change in self.changes])
         self.after = half([change.after for change in self.changes])
         self.record_keys = pa.nulls(len(self.changes), pa.binary())
+        self.headers: pa.ListArray | None = None
         rows = half([change.row for change in self.changes])
         self.keys = [rows[index] for index in TABLE.key_indices]
 

@@ -65,7 +65,7 @@ class MemoryRecords(UpstreamSource):
     def stream(self, first: Sequence[int]) -> DataFrame:
         return cast("DataFrame", (first, self.ends))
 
-    def range(self, first: Sequence[int], end: Sequence[int]) -> DataFrame:
+    def range(self, first: Sequence[int], end: Sequence[int], *, headers: bool = False) -> DataFrame:
         self.looked_through.append((first, end))
         return cast("DataFrame", (first, end))
 

@@ -76,7 +76,7 @@ def differences(format_: UpstreamFormat, table: TableSchema, found: Sequence[Rec
     together = changes.rows.to_pylist()
     vnodes, decoder, records = RecordVnodes(format_, table), RecordDecoder(format_, table), raw(found)
     for offset, record in enumerate(found):
-        one = Records(*(column.slice(offset, 1) for column in records))
+        one = Records(*(column.slice(offset, 1) for column in records if column is not None))
         [alone] = decoder.decoded(one, vnodes.of(one).numbers).to_pylist()
         if repr(alone) != repr(together[offset]):  # as equal as NaN is to NaN, and -0.0 is not to 0.0
             wrong.append((record, "alone", alone, "together", together[offset]))

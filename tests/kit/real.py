@@ -67,6 +67,8 @@ class RealUpstream:
         self.rows: dict[Key, Row] = {}
         self.age_ms = self.ahead_ms = 0
         """How long ago records are said to be written, and how far the barriers' clock is ahead."""
+        self.headers: list[tuple[str, str | bytes | None]] = []
+        """Those of what is put or deleted from now on."""
         self.last: Barrier | None = None
         for made in (topic, barriers):
             if made is not None:  # before a service looks for it
@@ -103,6 +105,7 @@ class RealUpstream:
 
     def _produce(self, value: bytes | None, key: bytes | None, partition: int, **more: Any) -> None:
         written_ms = unix_ms() - self.age_ms
+        more.setdefault("headers", self.headers)
         self._producer.produce(self.name, value, key, partition, timestamp=written_ms, **more)
         self._producer.poll(0)
 

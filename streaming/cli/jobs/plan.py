@@ -171,6 +171,7 @@ def _facts(job: JobDefinition, cost: Cost, takes: str, schemas: Sequence[str]) -
         **(_of_records(job, cost) if job.scan.reads_upstream else _of_rows(job, cost)),
         "to": f"{job.output}, {job.output_partitions} partitions, columns {', '.join(job.columns)}",
         "as": job.form,
+        **({"headers": ", ".join(job.headers)} if job.headers else {}),
         **({"registers": ", ".join(schemas)} if schemas else {}),
         "barriers": "in the output" if job.barrier_topic is None else f"in {job.barrier_topic}",
         "takes": takes,

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from enum import StrEnum
+from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -105,7 +106,7 @@ class LaneRunner:
 
     def _run_empty(self, task: LaneTask) -> list[LaneOutcome]:
         # The same function on the same task, so a driver that dies in the middle of it leaves what a lane leaves.
-        lanes, schema = range(task.plan.lanes), decoded_schema_of(task.upstream_format, task.table)
+        lanes, schema = range(task.plan.lanes), _schema_of(task)
         with ThreadPoolExecutor(min(len(lanes), _MOST_EMPTY_LANES), "empty-lane") as threads:
             return list(threads.map(lambda lane: _caught(task, lane, [], schema), lanes))
 
@@ -135,17 +136,20 @@ class LaneRunner:
                 plan.lanes,
                 in_order_of=plan.barriers if task.in_parts else (),
                 history=history_ranges(plan),
+                headers=plan.headers,
             )
             return run_each(rows, _lane_work(task, _of_rows, lanes))
-        return run_each(self._exchanged(task), _lane_work(task, unpacked, range(task.plan.lanes)))
+        records_of = partial(unpacked, headers=bool(task.plan.headers))
+        return run_each(self._exchanged(task), _lane_work(task, records_of, range(task.plan.lanes)))
 
     def _exchanged(self, task: LaneTask) -> DataFrame:
         plan, source = task.plan, self._source
         ends = tuple(barrier.ends for barrier in plan.barriers) if task.in_parts else ()
+        headers = bool(plan.headers)
         return source.exchanged(
-            Exchange(task.upstream_format, task.table, Routes.of(plan, task.table), ends),
-            source.range(plan.first_offsets, plan.end_offsets),
-            [source.range(*zip(*layer, strict=True)) for layer in history_ranges(plan)],
+            Exchange(task.upstream_format, task.table, Routes.of(plan, task.table), ends, plan.headers),
+            source.range(plan.first_offsets, plan.end_offsets, headers=headers),
+            [source.range(*zip(*layer, strict=True), headers=headers) for layer in history_ranges(plan)],
         )
 
 
@@ -171,8 +175,13 @@ def _read_directly(
     ranges, format_ = ranges_of(task.plan, begins), task.upstream_format
     if task.table.by_partition:
         own = {number: ranges[number] for number in task.upstream_partitions(lane) if number in ranges}
-        return reader.decoded(own, format_, watch=watch)
-    return reader.decoded(ranges, format_, Routes.of(task.plan, task.table), lane, watch)
+        return reader.decoded(own, format_, watch=watch, headers=task.plan.headers)
+    routes = Routes.of(task.plan, task.table)
+    return reader.decoded(ranges, format_, routes, lane, watch, headers=task.plan.headers)
+
+
+def _schema_of(task: LaneTask) -> pa.Schema:
+    return decoded_schema_of(task.upstream_format, task.table, headers=bool(task.plan.headers))
 
 
 def _crashed(lane: int, trace: str) -> EnvironmentProblem:
@@ -195,7 +204,7 @@ def _lane_work(
 ) -> Callable[[int, Iterable[pa.RecordBatch]], LaneOutcome]:
     def work(number: int, batches: Iterable[pa.RecordBatch]) -> LaneOutcome:
         failpoints.obey(task.failpoint)
-        watch, schema = Stopwatch(), decoded_schema_of(task.upstream_format, task.table)
+        watch, schema = Stopwatch(), _schema_of(task)
         return _caught(task, lanes[number], _decoded(task, records_of(batches), watch), schema, watch)
 
     return work

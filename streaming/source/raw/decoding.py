@@ -23,6 +23,7 @@ from streaming.source.decoded import (
     BEFORE,
     ERROR,
     ERROR_TYPE,
+    HEADERS,
     KEY,
     MARKED,
     POSITION,
@@ -32,7 +33,7 @@ from streaming.source.decoded import (
 )
 from streaming.source.raw.framed_ids import NamedSchemas
 from streaming.source.raw.record_vnodes import vnodes_of
-from streaming.source.raw.records import Records
+from streaming.source.raw.records import HEADERS_FIELD, Records
 
 Bools = npt.NDArray[np.bool_]
 _CONTENT = (OP, BEFORE, AFTER, UNCHANGED, POSITION, TRANSACTION, ERROR)
@@ -71,7 +72,10 @@ class RecordDecoder:
             others = pa.array(np.where(marked, np.int8(MARKED), np.int8(AWAITS)))
             own[OP] = pc.if_else(pa.array(marked | awaits), others, own[OP])
         own[BEFORE_HASH] = self._before_hashes(own[BEFORE], count)
-        return pa.RecordBatch.from_arrays([own[each.name] for each in self.schema], schema=self.schema)
+        schema = self.schema
+        if records.headers is not None:
+            own[HEADERS], schema = records.headers, schema.append(HEADERS_FIELD.with_name(HEADERS))
+        return pa.RecordBatch.from_arrays([own[each.name] for each in schema], schema=schema)
 
     def _awaited(self, records: Records) -> pa.ListArray:
         """The ids that the registry has not been asked for, of each record that has some; else null."""
