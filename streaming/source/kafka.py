@@ -150,7 +150,7 @@ class UpstreamSource:
         if not headers:
             return records.select(*self._raw_columns)
         own = F.filter("headers", lambda header: header["key"].isin(*headers))
-        return records.select(*self._raw_columns, F.coalesce(own, F.array()).alias(HEADERS_FIELD.name))
+        return records.select(*self._raw_columns, own.alias(HEADERS_FIELD.name))
 
     def _unmarked(self, records: DataFrame, headers: tuple[str, ...]) -> DataFrame:
         return self._raw(records.where(~self._is_marked), headers)

@@ -68,7 +68,6 @@ class RealUpstream:
         self.age_ms = self.ahead_ms = 0
         """How long ago records are said to be written, and how far the barriers' clock is ahead."""
         self.headers: list[tuple[str, str | bytes | None]] = []
-        """Those of what is put or deleted from now on."""
         self.last: Barrier | None = None
         for made in (topic, barriers):
             if made is not None:  # before a service looks for it
@@ -104,17 +103,15 @@ class RealUpstream:
         self._produce(self.changes.encode(change), data, home)
 
     def _produce(self, value: bytes | None, key: bytes | None, partition: int, **more: Any) -> None:
-        written_ms = unix_ms() - self.age_ms
-        more.setdefault("headers", self.headers)
-        self._producer.produce(self.name, value, key, partition, timestamp=written_ms, **more)
+        more = {"headers": self.headers, "timestamp": unix_ms() - self.age_ms, **more}
+        self._producer.produce(self.name, value, key, partition, **more)
         self._producer.poll(0)
 
     def send(
         self, partition: int, key: bytes | None, value: bytes | None, *, barrier: bytes | None = None
     ) -> int:
         """A record as given, behind everything sent so far; its offset."""
-        delivered: list[Message] = []
-        headers: list[tuple[str, str | bytes | None]] = [] if barrier is None else [(BARRIER_HEADER, barrier)]
+        delivered, headers = list[Message](), [] if barrier is None else [(BARRIER_HEADER, barrier)]
         self._produce(value, key, partition, headers=headers, on_delivery=lambda _, m: delivered.append(m))
         assert self._producer.flush(30) == 0
         offset = delivered[0].offset()

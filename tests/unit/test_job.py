@@ -58,9 +58,11 @@ def test_every_key_is_read() -> None:
             "replication_factor": 3,
             "topic_config": {"min.insync.replicas": 2, "retention.ms": "604800000", "preallocate": True},
             "allow_retention": True,
+            "headers": ["trace-id", "a b"],
         },
         TABLE,
     )
+    assert job.headers == ("a b", "trace-id")
     assert (job.replication_factor, job.allow_retention) == (3, True)
     assert dict(job.topic_config) == {
         "min.insync.replicas": "2",
@@ -156,6 +158,12 @@ def test_another_name_is_refused_by_its_own_code(name: Any) -> None:
         ("latency_budget", "2", "with a unit"),
         ("latency_budget", "0s", "1ms..1h"),
         ("latency_budget", "2h", "1ms..1h"),
+        ("headers", "trace-id", "not a list of names"),
+        ("headers", [""], "not a list of names"),
+        ("headers", ["epoch"], "the service's own"),
+        ("headers", ["a", "barrier"], "the service's own"),
+        ("headers", ["a", "a"], "'a' twice"),
+        ("headers", [f"h{number}" for number in range(17)], "more than 16"),
         ("output_partition", 4, "did you mean 'output_partitions'?"),
         (7, 4, "unknown key 7"),
     ],
@@ -218,6 +226,7 @@ definitions = st.builds(
     output_partitions=st.integers(1, 16),
     rate_limit=st.none() | st.integers(0, 2**63 - 1),
     latency_budget=st.sampled_from([None, "1500ms", "2s", "1m", "1h"]),
+    headers=st.none() | st.lists(st.text(min_size=1), max_size=3, unique=True),
 )
 
 
