@@ -86,11 +86,11 @@ class Interruption:
 class HealthFacts:
     """The facts that decide the health of a service.
 
-    `streaming`: start-up is over. `pending`: committed barriers that no batch has done. `missing`: (partition, next
-    offset) of each partition that lacks a barrier that others have. `busy_since_s`: the start of Spark's oldest job
-    under way, None without one; `progress_s`: the last sign of work of one. `trouble` has ended the stream, `away` is
-    the broker's, the last one also once it answers, `hindered` the injector's. `suspended` is the fault of a suspended
-    table.
+    `streaming_since_s`: the end of start-up, None before it. `pending`: committed barriers that no batch has done.
+    `missing`: (partition, next offset) of each partition that lacks a barrier that others have. `busy_since_s`: the
+    start of Spark's oldest job under way, None without one; `progress_s`: the last sign of work of one. `trouble` has
+    ended the stream, `away` is the broker's, the last one also once it answers, `hindered` the injector's. `suspended`
+    is the fault of a suspended table.
     """
 
     upstream: str
@@ -98,7 +98,7 @@ class HealthFacts:
     late_s: float
     started_s: float
     injects: bool = False
-    streaming: bool = False
+    streaming_since_s: float | None = None
     stopping: bool = False
     last_batch_s: float | None = None
     pending: int = 0
@@ -214,17 +214,21 @@ def _late_by_itself(
 ) -> tuple[HealthCondition, BackfillError | None]:
     works = facts.progress_s is not None and now_s - facts.progress_s <= facts.late_s
     busy = facts.busy_since_s is not None
-    if (busy or (facts.pending and facts.streaming)) and not works:
+    if (busy or (facts.pending and facts.streaming_since_s is not None)) and not works:
         return HealthCondition.STUCK, _stuck(facts, now_s, idle_s)
     # A long job without pending barriers searches for barriers in very many records.
     at_work = facts.pending or (busy and now_s - (facts.busy_since_s or 0.0) >= facts.lasting_s)
-    if not facts.streaming or (at_work and facts.last_batch_s is None):
+    if facts.streaming_since_s is None or (at_work and facts.last_batch_s is None):
         return HealthCondition.STARTING, None
-    if not at_work and isinstance(facts.hindered, EnvironmentProblem):
+    if at_work:
+        return HealthCondition.CATCHING_UP, None
+    if isinstance(facts.hindered, EnvironmentProblem):
         return HealthCondition.DEGRADED, facts.hindered
-    return (
-        (HealthCondition.CATCHING_UP, None) if at_work else (HealthCondition.WAITING, _waiting(facts, idle_s))
-    )
+    # A start that takes long has seen no barrier because it has not looked for one.
+    waited_s = now_s - max(facts.since_s, facts.streaming_since_s)
+    if waited_s <= facts.late_s:
+        return HealthCondition.STARTING, None
+    return HealthCondition.WAITING, _waiting(facts, waited_s)
 
 
 def _held(facts: HealthFacts, held: Sequence[StuckPartition], now_s: float) -> TopicError:
@@ -238,18 +242,18 @@ def _held(facts: HealthFacts, held: Sequence[StuckPartition], now_s: float) -> T
     )
 
 
-def _waiting(facts: HealthFacts, idle_s: float) -> BackfillError:
+def _waiting(facts: HealthFacts, waited_s: float) -> BackfillError:
     if facts.missing:
         return TopicError(
             Code.BARRIER_STALLED,
             where=", ".join(f"{facts.upstream}-{number}@{offset}" for number, offset in facts.missing),
-            found=f"no barrier there that other partitions have, and no batch for {_seconds(idle_s)}",
+            found=f"no barrier there that other partitions have, and no batch for {_seconds(waited_s)}",
             expected="each barrier in every partition",
             next_step="see what injects barriers into this topic, and whether all its copies arrive",
         )
     if facts.hindered is not None:
         return facts.hindered
-    found = f"no new barrier for {_seconds(idle_s)}"
+    found = f"no new barrier for {_seconds(waited_s)}"
     next_step = "see in the log what keeps this service's own injector"
     if not facts.injects:
         next_step = "start what injects barriers into this topic: `backfill barriers`, or its owner's service"

@@ -197,7 +197,7 @@ class Vitals:
         """End the run that was attached."""
         self._barriers = self._batches = self.reads = None
         self._works = ()
-        self._update(streaming=False)
+        self._update(streaming_since_s=None)
 
     def copies(self, progress: CopyProgress | None) -> None:
         self.copy = progress
@@ -215,7 +215,8 @@ class Vitals:
 
     def streams(self) -> None:
         """Report that the start is over, but for the first batch where none has ended. It is a sign of work."""
-        self._update(streaming=True, progress_s=self._clock())
+        now_s = self._clock()
+        self._update(streaming_since_s=now_s, progress_s=now_s)
         self.step = None
         if self._facts.last_batch_s is None:
             self.begins("waiting for a barrier")

@@ -19,7 +19,7 @@ from streaming.core.health import (
 )
 
 FACTS = HealthFacts("orders", interval_ms=1_000, late_s=30.0, started_s=0.0)
-SERVING = replace(FACTS, streaming=True, last_batch_s=100.0)
+SERVING = replace(FACTS, streaming_since_s=1.0, last_batch_s=100.0)
 AWAY = EnvironmentProblem(Code.BROKER_UNREACHABLE, found="no answer", expected="one", next_step="start it")
 FAILED = EnvironmentProblem(Code.SPARK_FAILED, found="a stream that ended", expected="one", next_step="wait")
 
@@ -47,8 +47,8 @@ def test_ready_is_a_batch_that_is_young_enough_whatever_else_is_known() -> None:
 def test_nothing_that_is_late_is_ready_and_whatever_is_not_fine_has_a_reason() -> None:
     held = (StuckPartition(0, 5, 9, 100.0),)
     interruptions = (None, Interruption(FAILED, 110.0))
-    for streaming, last_s, pending, held_, missing, trouble, away, progress_s in product(
-        (False, True),
+    for since_s, last_s, pending, held_, missing, trouble, away, progress_s in product(
+        (None, 1.0, 115.0),
         (None, 100.0),
         (0, 1, 99),
         ((), held),
@@ -62,7 +62,7 @@ def test_nothing_that_is_late_is_ready_and_whatever_is_not_fine_has_a_reason() -
             1_000,
             30.0,
             0.0,
-            streaming=streaming,
+            streaming_since_s=since_s,
             last_batch_s=last_s,
             pending=pending,
             progress_s=progress_s,
@@ -82,6 +82,15 @@ def test_nothing_that_is_late_is_ready_and_whatever_is_not_fine_has_a_reason() -
                 HealthCondition.STUCK,
             }
             assert named == (found.reason is not None)
+
+
+def test_a_start_that_took_long_has_not_waited_for_a_barrier_meanwhile() -> None:
+    facts = replace(FACTS, streaming_since_s=42.0)
+    assert said(facts, 72) == (HealthCondition.STARTING, False, None)
+    found = health(facts, 73)
+    assert found.condition is HealthCondition.WAITING
+    assert found.reason is not None
+    assert found.reason.found == "no new barrier for 31 s"
 
 
 def test_an_open_transaction_is_named_with_its_place_and_how_long_it_lasts() -> None:
