@@ -45,7 +45,7 @@ figures: setup  ## Write the tables and plots of docs/ anew from docs/bench
 simulate: setup  ## Play every crash, hand-over and canary, and random histories (SEEDS=100000); or show one (SEED=123)
 	$(RUN)/python -m tests.simulation $(if $(SEEDS),--seeds $(SEEDS)) $(if $(FROM),--from $(FROM)) $(if $(SEED),--seed $(SEED)) \
 		$(if $(CRASHES),--crashes $(CRASHES)) $(if $(HANDOVER),--hand-over $(HANDOVER)) $(if $(ORDER),--order $(ORDER)) \
-		$(if $(READING),--reading) $(if $(DEATHS),--deaths)
+		$(if $(READING),--reading) $(if $(EXTENTS),--extents) $(if $(DEATHS),--deaths)
 
 check: setup  ## Lint, check the format and the types
 	$(RUN)/ruff check .

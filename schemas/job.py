@@ -24,18 +24,21 @@ from schemas.kinds.sinks import DEFAULT as DEFAULT_SINK
 from schemas.kinds.sinks import SinkConfig, declare_sink
 from schemas.settings.job_keys import (
     KEYS,
+    MAY_CHANGE,
     OWN_KEYS,
-    allow_retention,
+    budget_ms,
+    extent,
+    flag,
     output_partitions,
     passed_headers,
+    rate_limit,
     replication_factor,
     topic_config,
 )
-from schemas.settings.limits import duration_text, parse_duration
+from schemas.settings.limits import duration_text
 from schemas.table import Column, TableSchema, nearest
 from schemas.topics import DEAD_LETTERS_SUFFIX, barriers_of_output, is_topic_name, no_compaction
 
-MAX_LATENCY_BUDGET_MS = 3_600_000
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
 
@@ -56,8 +59,9 @@ class JobDefinition:
     from. `headers` are the names of those that live records keep. `vnode_count` is the table's: it takes part in
     `part_count`, not in the definition as written; it is 0 where vnodes are the upstream's partitions.
     `output_partitions` is 0 where the output has as many as the upstream, until the service has counted those
-    (`with_partitions`). `has_columns`: the declaration names its columns; else they are those that the table had when
-    the job was made.
+    (`with_partitions`). `paused`: it is created paused; later pauses are state. `from_now`: no row from before its
+    start is sent. `until_complete`: it ends once all rows are sent. `has_columns`: the declaration names its columns;
+    else they are those that the table had when the job was made.
     """
 
     name: str
@@ -76,6 +80,9 @@ class JobDefinition:
     scan: ScanConfig = DEFAULT_SCAN
     barrier_topic: str | None = None
     headers: tuple[str, ...] = ()
+    paused: bool = False
+    from_now: bool = False
+    until_complete: bool = False
     has_columns: bool = field(default=True, compare=False)
 
     @classmethod
@@ -95,15 +102,15 @@ class JobDefinition:
         scan = declare_scan(declaration.get("read"), faults)
         if misfit := scan.misfit_of(table):
             faults.add(misfit)
-        may_lose = allow_retention(declaration.get("allow_retention"), faults)
+        may_lose = flag("allow_retention", declaration, faults)
         job = cls(
             _name(declaration.get("name"), faults),
             _output(declaration.get("output"), faults),
             _columns(declaration.get("columns"), table, faults),
             _condition(declaration.get("filter"), table, faults),
             output_partitions(declaration.get("output_partitions"), table, scan, faults),
-            _rate_limit(declaration.get("rate_limit"), faults),
-            _budget_ms(declaration.get("latency_budget"), faults),
+            rate_limit(declaration.get("rate_limit"), faults),
+            budget_ms(declaration.get("latency_budget"), faults),
             0 if table.by_partition else table.vnode_count,
             replication_factor(declaration.get("replication_factor"), faults),
             topic_config(
@@ -118,6 +125,8 @@ class JobDefinition:
             scan,
             barriers,
             passed_headers(declaration.get("headers"), faults),
+            flag("paused", declaration, faults),
+            *extent(declaration, format_, faults),
             declaration.get("columns") is not None,
         )
         if faults:
@@ -127,8 +136,8 @@ class JobDefinition:
     def to_json(self) -> str:
         """The definition as one line of JSON, equal for equal definitions.
 
-        Keys of topic, headers, format, sink and scan are written only where they are not the default, so that older
-        versions, which lack them, can read the rest.
+        Newer keys are written only where they are not the default, so that older versions, which lack them, can read
+        the rest.
         """
         budget = self.latency_budget_ms
         declaration: dict[str, Any] = {
@@ -140,13 +149,16 @@ class JobDefinition:
             "rate_limit": self.rate_limit,
             "latency_budget": None if budget is None else duration_text(budget),
         }
-        of_topic = {
+        others = {
             "replication_factor": self.replication_factor,
             "topic_config": dict(self.topic_config),
             "allow_retention": self.allow_retention,
             "headers": list(self.headers),
+            "paused": self.paused,
+            "from": "now" if self.from_now else None,
+            "until": "complete" if self.until_complete else None,
         }
-        declaration |= {key: value for key, value in of_topic.items() if value}
+        declaration |= {key: value for key, value in others.items() if value}
         if self.format != DEFAULT:
             declaration |= self.format.model_dump()
         if self.barrier_topic is not None or self.format.barriers_are_beside:
@@ -175,7 +187,7 @@ class JobDefinition:
     def differences(self, other: JobDefinition, table_widths: Collection[int] = ()) -> list[str]:
         """The differences of `other`, the later one, as text for people: `filter was ..., is ...`.
 
-        `allow_retention` may change: it is not compared. Where `other` leaves its columns out they may be those that
+        Keys that `MAY_CHANGE` are not compared. Where `other` leaves its columns out they may be those that
         the table had once, whose numbers are `table_widths`.
         """
         ours, theirs = json.loads(self.to_json()), json.loads(other.to_json())
@@ -185,7 +197,7 @@ class JobDefinition:
         return [
             f"{key} was {json.dumps(ours.get(key))}, is {json.dumps(theirs.get(key))}"
             for key in dict.fromkeys([*KEYS, *ours, *theirs])
-            if key != "allow_retention" and ours.get(key) != theirs.get(key)
+            if key not in MAY_CHANGE and ours.get(key) != theirs.get(key)
         ]
 
     def schemas(self, table: TableSchema) -> Mapping[Half, Mapping[str, Any]]:
@@ -301,26 +313,6 @@ def _condition(declared: object, table: TableSchema, faults: Faults) -> str | No
     except ConfigError as error:
         faults.add(f"{error.where}: {error.found}, where there may be {error.expected}", error.code)
         return None
-
-
-def _rate_limit(declared: object, faults: Faults) -> int | None:
-    if declared is None or (type(declared) is int and 0 <= declared < 1 << 63):
-        return declared
-    faults.add(f"rate_limit {brief(declared)} is no whole number of rows per second, 0 or more")
-    return None
-
-
-def _budget_ms(declared: object, faults: Faults) -> int | None:
-    if declared is None:
-        return None
-    try:
-        budget_ms = parse_duration(declared)
-    except ValueError as error:
-        faults.add(f"latency_budget {error}")
-        return None
-    if not 0 < budget_ms <= MAX_LATENCY_BUDGET_MS:
-        faults.add(f"latency_budget {brief(declared)} is not in 1ms..{duration_text(MAX_LATENCY_BUDGET_MS)}")
-    return budget_ms
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ barrier, so `barrier` separates older rows of that name. `vnode` is the part of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -20,7 +20,8 @@ from schemas.position import position_from_text, position_to_text
 from schemas.table import Column, TableSchema
 from state.ledger import Ledger
 from state.storage import DataFile, Storage
-from state.values.progress import Completed, InProgress, NotStarted, Progress
+from state.values.plan import JobState
+from state.values.progress import Completed, InProgress, NotStarted, Parts, Progress
 
 PATH = "progress"
 SCHEMA = pa.schema(
@@ -67,27 +68,26 @@ class ProgressTable:
         """Open the table at its newest version."""
         self._ledger.reload()
 
-    def load_all(
-        self, starts: Mapping[str, int], columns: Mapping[str, Sequence[Column]] | None = None
-    ) -> dict[str, dict[int, Progress]]:
-        """The newest progress of every vnode that has one, of each job by its name and the barrier of its start.
+    def load(self, jobs: Iterable[JobState]) -> dict[str, Parts]:
+        """The newest progress of each job, by its name: of the parts that have some.
 
         A job reads nothing before its start, so rows of that very barrier are a dropped job's of the same name.
-        `columns` are those of a job's positions; primary keys, where they are not given.
         """
-        loaded: dict[str, dict[int, Progress]] = {job: {} for job in starts}
+        known = {job.name: job for job in jobs}
+        loaded = {name: dict[int, Progress](job.first_progress) for name, job in known.items()}
+        starts = {name: job.start for name, job in known.items()}
+        columns = {name: job.definition.scan.position_columns(self._table) for name, job in known.items()}
         for row in _newest(_of_jobs(self._ledger.read(), starts)).to_pylist():
-            of_position = (columns or {}).get(row["job"], self._table.key_columns)
-            loaded[row["job"]][row["vnode"]] = _progress(row, of_position)
-        return loaded
+            loaded[row["job"]][row["vnode"]] = _progress(row, columns[row["job"]])
+        return {name: Parts(states) for name, states in loaded.items()}
 
     def commit(
         self, rows: Sequence[ProgressRow], epoch: int, starts: Mapping[str, int] | None = None
     ) -> None:
         """Append the vnodes that changed by barrier `epoch`. Does nothing if that barrier is there already.
 
-        `starts` are all known jobs, as for `load_all`: where the table is rewritten, rows of other jobs are dropped.
-        None keeps all.
+        `starts` are all known jobs, each by the barrier of its start: where the table is rewritten, rows of other jobs
+        are dropped. None keeps all.
         """
         if epoch <= self.epoch:
             return

@@ -10,10 +10,12 @@ import re
 from collections.abc import Mapping
 
 from schemas.faults import Faults, brief
+from schemas.formats.protocol import Images, OutputFormat
 from schemas.formats.registry import OUTPUT_FORMATS, format_keys
 from schemas.kinds.scans import DEFAULT_SCAN, SCAN_KINDS, ScanConfig
 from schemas.kinds.sinks import sink_key
 from schemas.records import BARRIER_HEADER, EPOCH_HEADER
+from schemas.settings.limits import duration_text, parse_duration
 from schemas.table import MAX_VNODE_COUNT, TableSchema
 
 DEFAULT_OUTPUT_PARTITIONS = 4
@@ -21,6 +23,7 @@ MAX_REPLICATION_FACTOR = 32_767
 MOST_HEADERS = 16
 RESERVED_HEADERS = frozenset({BARRIER_HEADER, EPOCH_HEADER})
 """Headers by which the service's own records are known."""
+MAX_LATENCY_BUDGET_MS = 3_600_000
 RETENTION_KEYS = ("retention.ms", "retention.bytes")
 BARRIER_TOPIC = {"cleanup.policy": "delete"}
 """The settings of a topic that is made for barriers. It is kept for ever: readers begin at the first one."""
@@ -43,9 +46,21 @@ KEYS = {
         f"`{DEFAULT_SCAN.kind}`",
         f"What is read beside live changes: {', '.join(f'`{kind}`' for kind in SCAN_KINDS)}; see [kinds](kinds.md).",
     ),
+    "from": (
+        "`beginning`",
+        "`now`: no row from before is sent, only changes; of `upsert` and `append`. See [extent](outputs.md#extent).",
+    ),
+    "until": (
+        "none",
+        "`complete`: the output ends once it has all rows. See [extent](outputs.md#extent).",
+    ),
     "rate_limit": (
         "none",
         "Snapshot rows per second; 0 stands still. Live changes are never limited. A `throttle` changes it.",
+    ),
+    "paused": (
+        "`false`",
+        "Create it paused: nothing is read for it until `backfill resume`.",
     ),
     "latency_budget": (
         "none",
@@ -76,6 +91,8 @@ KEYS = {
     ),
     "sink": sink_key(),
 }
+MAY_CHANGE = ("allow_retention", "paused")
+"""Keys that may change during the life of a job; `paused` counts when it is created."""
 OWN_KEYS = tuple(KEYS)
 """The keys without those of formats."""
 KEYS |= format_keys(OUTPUT_FORMATS)
@@ -109,11 +126,37 @@ def replication_factor(declared: object, faults: Faults) -> int | None:
     return None
 
 
-def allow_retention(declared: object, faults: Faults) -> bool:
-    """The key `allow_retention`: true if the output may lose its beginning."""
+def extent(declaration: Mapping[str, object], format_: OutputFormat, faults: Faults) -> tuple[bool, bool]:
+    """The keys `from` and `until`: true if a job begins now, and if it ends once it is complete."""
+    from_now = _is_chosen("from", declaration, ("beginning", "now"), faults)
+    until_complete = _is_chosen("until", declaration, (None, "complete"), faults)
+    if from_now and format_.images is Images.FULL:
+        faults.add(
+            f"from: now with format {format_.form.split()[0]}, whose updates and deletes say what a row was, "
+            "which the output may not have; upsert and append do not"
+        )
+    if from_now and until_complete:
+        faults.add("from: now with until: complete, which together send nothing")
+    return from_now, until_complete
+
+
+def _is_chosen(
+    key: str, declaration: Mapping[str, object], values: tuple[str | None, str], faults: Faults
+) -> bool:
+    """True for the second of two values; the first is what it is where it is left out."""
+    declared = declaration.get(key)
+    if declared is None or declared in values:
+        return declared == values[1]
+    faults.add(f"{key} {brief(declared)} is not {' or '.join(filter(None, values))}")
+    return False
+
+
+def flag(key: str, declaration: Mapping[str, object], faults: Faults) -> bool:
+    """A key that is true or false, and false where it is left out."""
+    declared = declaration.get(key)
     if declared is None or isinstance(declared, bool):
         return bool(declared)
-    faults.add(f"allow_retention {brief(declared)} is neither true nor false")
+    faults.add(f"{key} {brief(declared)} is neither true nor false")
     return False
 
 
@@ -166,3 +209,25 @@ def topic_config(
 
 def _text(value: str | float) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def rate_limit(declared: object, faults: Faults) -> int | None:
+    """Snapshot rows per second, None for no limit."""
+    if declared is None or (type(declared) is int and 0 <= declared < 1 << 63):
+        return declared
+    faults.add(f"rate_limit {brief(declared)} is no whole number of rows per second, 0 or more")
+    return None
+
+
+def budget_ms(declared: object, faults: Faults) -> int | None:
+    """The key `latency_budget` in milliseconds, None for none."""
+    if declared is None:
+        return None
+    try:
+        budget_ms = parse_duration(declared)
+    except ValueError as error:
+        faults.add(f"latency_budget {error}")
+        return None
+    if not 0 < budget_ms <= MAX_LATENCY_BUDGET_MS:
+        faults.add(f"latency_budget {brief(declared)} is not in 1ms..{duration_text(MAX_LATENCY_BUDGET_MS)}")
+    return budget_ms

@@ -29,8 +29,7 @@ variable of the environment, an error where it is not set, and `$$` is `$`; in q
 by `python -m schemas.settings.reference`.
 """
 _JOBS_TAIL = """
-A job's definition is fixed once it has been created; its limit is not. A job that is added to the file starts at the
-next start of the service.
+A job's definition is fixed once it has been created; its limit is not.
 """
 _NONE = {"lanes": "cores, up to 4", "ca_file": "the system's", "master": "this machine", "hosts": "its own"}
 _TITLES = {

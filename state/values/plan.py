@@ -20,7 +20,7 @@ from schemas.kinds.full_barriers import begins_period
 from schemas.position import Key, position_from_text, position_to_text
 from schemas.records import Barrier, RecordId
 from schemas.table import Column, TableSchema
-from state.values.progress import NotStarted, Progress, after_slice
+from state.values.progress import NotStarted, Parts, Progress, after_slice, all_done
 from state.values.reading import Reading
 from state.values.seen import Marks, marks_from_dict, marks_to_dict
 
@@ -61,7 +61,7 @@ class JobState:
 
     `start`: epoch of the barrier at which it starts, the first record of its output. `opened`: that record was sent.
     `paused` and `rate_limit` (rows/s, None for any number) are those of the last mutation, which wins over any file.
-    `paused_by` is the error for which the service itself has paused it, None once it is resumed.
+    `paused_by` is the error for which the service has paused it, None once resumed. `ended`: nothing more is sent.
     """
 
     definition: JobDefinition
@@ -70,10 +70,16 @@ class JobState:
     paused: bool = False
     rate_limit: int | None = None
     paused_by: str | None = None
+    ended: bool = False
 
     @property
     def name(self) -> str:
         return self.definition.name
+
+    @property
+    def first_progress(self) -> Parts:
+        """The progress at the barrier that it starts with, which says so if there is any."""
+        return all_done(self.definition.part_count) if self.definition.from_now else Parts()
 
     @property
     def may_read(self) -> bool:
@@ -85,8 +91,8 @@ class JobState:
         ids = self.definition.format.ids
         own = {name: getattr(self, name) for name in ("start", "opened", "paused", "rate_limit")}
         named = {} if ids is None else {"schema_ids": [ids.key, ids.value]}
-        by = {} if self.paused_by is None else {"paused_by": self.paused_by}
-        return {"definition": json.loads(self.definition.to_json()), **named, **own, **by}
+        also = {name: value for name in ("paused_by", "ended") if (value := getattr(self, name))}
+        return {"definition": json.loads(self.definition.to_json()), **named, **own, **also}
 
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any], table: TableSchema) -> JobState:
@@ -95,7 +101,7 @@ class JobState:
         if "schema_ids" in raw:
             definition = definition.with_ids(SchemaIds(*raw["schema_ids"]))
         own = {name: raw[name] for name in ("start", "opened", "paused", "rate_limit")}
-        return cls(definition, **own, paused_by=raw.get("paused_by"))
+        return cls(definition, **own, paused_by=raw.get("paused_by"), ended=raw.get("ended", False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,9 +215,14 @@ class BatchPlan:
         return Pin(self.replica, self.first_offsets)
 
     @property
+    def open_jobs(self) -> tuple[JobPlan, ...]:
+        """The jobs whose outputs go on: all but those that have ended."""
+        return tuple(job for job in self.jobs if not job.state.ended)
+
+    @property
     def sent_jobs(self) -> tuple[JobPlan, ...]:
         """The jobs that lanes send for; none in a silent batch."""
-        return () if self.silent else self.jobs
+        return () if self.silent else self.open_jobs
 
     @property
     def headers(self) -> tuple[str, ...]:
@@ -229,8 +240,8 @@ class BatchPlan:
 
     @property
     def parks_early(self) -> bool:
-        """True if invalid records are parked while there is no job."""
-        return bool(self.parked) and not self.jobs
+        """True if invalid records are parked while no job's output goes on."""
+        return bool(self.parked) and not self.open_jobs
 
     @property
     def end(self) -> AlignedBarrier:

@@ -48,6 +48,9 @@ class RunOptions:
             help="Let a database's log begin anew at lower positions (LOG_WENT_BACK), once in each partition.",
         ),
     ] = False
+    paused: Annotated[
+        bool, typer.Option("--paused", help="Read nothing for jobs, until `backfill resume`.")
+    ] = False
     log_json: Annotated[
         bool | None,
         typer.Option(
@@ -133,6 +136,7 @@ def _serve(file: Path, options: RunOptions, *, take_over: bool = False, rebuilds
                 take_over=take_over,
                 refuses_living=screen is not None,
                 accept_log_reset=options.accept_log_reset,
+                paused=options.paused,
             ) as service,
         ):
             from streaming.observe.traces import traced

@@ -7,7 +7,7 @@ core, and the share that the filter keeps is as good as the sample: whole parts,
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,6 +61,15 @@ class Cost:
         bounds = [] if self.core_rows_per_s is None else [self.core_rows_per_s * lanes]
         bounds += [float(limit) for limit in (job.rate_limit, limit_of_all) if limit is not None]
         return self.rows / min(bounds) if bounds and min(bounds) > 0 else None
+
+
+def cost_of(
+    job: JobDefinition, table: TableSchema, storage: Storage, marks: Callable[[], Sequence[Watermarks]]
+) -> Cost:
+    """The cost of a job now. `marks` asks for the upstream's, of which only some jobs read."""
+    if job.from_now:
+        return Cost(0, 0, 0, None, None, None)
+    return of_records(marks()) if job.scan.reads_upstream else estimate(storage, table, job)
 
 
 def estimate(storage: Storage, table: TableSchema, job: JobDefinition) -> Cost:

@@ -152,8 +152,7 @@ class StateReader:
         start = None if entry is None else Start.from_binding(entry.table)
         outcome = self._outcome(plan, is_done=is_done)
         states = outcome.jobs
-        columns = {state.name: state.definition.scan.position_columns(self._table) for state in states}
-        every = done.load_all({state.name: state.start for state in states}, columns)
+        every = done.load(states)
         ends = _ends(plan, is_done=is_done)
         jobs = [JobView.of(state, every[state.name], stored, ends) for state in states]
         return StateView(

@@ -20,7 +20,9 @@ from typing import Literal
 from state.values.plan import JobState
 from state.values.progress import Completed, InProgress, Progress, is_complete, rows_read
 
-Phase = Literal["starting", "backfilling", "paused", "limited to 0", "live"]
+Phase = Literal["starting", "backfilling", "paused", "limited to 0", "live", "ended"]
+DONE: tuple[Phase, ...] = ("live", "ended")
+"""The phases of a job that has read all."""
 WINDOW_MS = 10_000
 """The window of a rate: long enough for many batches, short enough to follow a new speed."""
 LEAST_MS = 1_000
@@ -76,7 +78,7 @@ def phase(job: JobState, seen: Extent) -> Phase:
     if not job.opened:
         return "starting"
     if seen.rows_left == 0:
-        return "live"
+        return "ended" if job.definition.until_complete else "live"
     if job.paused:
         return "paused"
     return "limited to 0" if job.rate_limit == 0 else "backfilling"

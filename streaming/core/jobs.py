@@ -112,12 +112,63 @@ def add_configured(
     known = {job.name for job in jobs}
     return (
         *jobs,
-        *(_created(definition, start_epoch) for definition in configured if definition.name not in known),
+        *(created(each, start_epoch) for each in configured if each.name not in known),
     )
 
 
-def _created(definition: JobDefinition, start_epoch: int) -> JobState:
-    return JobState(definition, start_epoch, rate_limit=definition.rate_limit)
+def ended_where_complete(
+    jobs: Sequence[JobState], progress: Mapping[str, Mapping[int, Progress]]
+) -> tuple[JobState, ...]:
+    """The jobs; those `until: complete` have ended with the batch that has completed them.
+
+    It follows from the progress alone, so a restart finds it again.
+    """
+
+    def has_ended(job: JobState) -> bool:
+        definition = job.definition
+        return definition.until_complete and is_complete(progress.get(job.name, {}), definition.part_count)
+
+    return tuple(replace(job, ended=True) if has_ended(job) else job for job in jobs)
+
+
+def created(definition: JobDefinition, start: int) -> JobState:
+    """A new job, as its definition says, which starts at this barrier."""
+    return JobState(definition, start, paused=definition.paused, rate_limit=definition.rate_limit)
+
+
+PAUSED_AT_START = "pause all jobs, by run --paused"
+
+
+@dataclass
+class StartPause:
+    """The pause of all jobs at the start of one process (`run --paused`), as if a `Pause` of all came before it reads.
+
+    The jobs of the configuration are created paused. Those that the state has are paused in the first plan that reads
+    slices; once that is in the journal the pause is state, and what follows may resume it. `is_due`: it is not there
+    yet.
+    """
+
+    is_due: bool = False
+    epoch: int | None = None
+    """The end of the plan that has it."""
+
+    def __post_init__(self) -> None:
+        self._creates_paused = self.is_due
+
+    def configured(self, jobs: Iterable[JobDefinition]) -> tuple[JobDefinition, ...]:
+        """Jobs of the configuration as this process creates them."""
+        return tuple(replace(job, paused=True) if self._creates_paused else job for job in jobs)
+
+    def planned(self, jobs: tuple[JobState, ...], epoch: int) -> tuple[JobState, ...]:
+        """The jobs of a plan up to this epoch."""
+        if not self.is_due:
+            return jobs
+        self.epoch = epoch
+        return tuple(replace(job, paused=True) for job in jobs)
+
+    def written(self, plan: BatchPlan) -> None:
+        """The journal has a plan, which may be one of another process."""
+        self.is_due = self.is_due and plan.epoch != self.epoch
 
 
 def apply_mutation(
@@ -201,4 +252,4 @@ def _added(
         return Code.JOB_INVALID, f"add {name}: {wrong}"
     if misfit := rescale_misfit(lanes, [(definition, False)], table, partitions):
         return Code.RESCALE_REFUSED if definition.is_coupled else Code.JOB_INVALID, f"add {name}: {misfit}"
-    return _created(definition, start)
+    return created(definition, start)

@@ -76,7 +76,7 @@ def _open_jobs(task: LaneTask, jobs: Iterable[LaneJob], writers: LaneWriters) ->
         if job.plan.opens:
             assert task.plan.start is not None, "a job starts at a barrier"
             for partition in job.partitions:
-                barrier = job.barrier(task.plan.start.barrier, partition, {})
+                barrier = job.barrier(task.plan.start.barrier, partition, job.before)
                 writers.writer_for(job.output).barrier(job.output, partition, barrier)
 
 

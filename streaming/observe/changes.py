@@ -24,7 +24,7 @@ Rows = Annotated[int, Field(ge=0, le=_MAX_LIMIT), BeforeValidator(_whole)]
 class NewJob(BaseModel):
     """A job, as below `jobs` in a configuration."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, serialize_by_alias=True)
 
     name: str = Field(max_length=63)
     output: str = Field(max_length=249)
@@ -36,6 +36,9 @@ class NewJob(BaseModel):
     replication_factor: Count | None = None
     topic_config: dict[str, str] | None = None
     allow_retention: bool | None = None
+    paused: bool | None = None
+    from_: str | None = Field(None, alias="from", max_length=63)
+    until: str | None = Field(None, max_length=63)
     format: str | None = Field(None, max_length=63)
     encoding: str | None = Field(None, max_length=63)
     tombstones: bool | None = None

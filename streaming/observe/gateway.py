@@ -9,7 +9,7 @@ from schemas.records import Add, Drop, Mutation, record_from_text
 from schemas.table import TableSchema
 from state.storage import Storage
 from streaming.control.client import refuse, send_request, send_suspended
-from streaming.control.cost import estimate, of_records
+from streaming.control.cost import cost_of
 from streaming.control.suspended import not_suspended, suspended
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import watermarks
@@ -70,10 +70,7 @@ class ControlApi:
         mutation = Add(job.to_json())
         self._refuse(mutation)
         job = self._addable(mutation)
-        if job.scan.reads_upstream:
-            cost = of_records(watermarks(self.kafka, self.upstream))
-        else:
-            cost = estimate(self.storage, self.table, job)
+        cost = cost_of(job, self.table, self.storage, lambda: watermarks(self.kafka, self.upstream))
         return JobEstimate(
             rows=cost.rows,
             kept_share=cost.kept_share,

@@ -46,7 +46,9 @@ class JobStatus(ApiModel):
         "begun, and while the service is not ready."
     )
     seconds_left: float | None = Field(description="By that rate, or the limit if lower; likewise.")
-    done_at: float | None = Field(description="When all will be read, by that; null for a job that is live.")
+    done_at: float | None = Field(
+        description="When all will be read, by that; null for a job that has read all."
+    )
     phase_since: float | None = Field(
         description="Since when it is in this phase; null: since before this process."
     )

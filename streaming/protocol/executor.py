@@ -94,6 +94,7 @@ class Executor:
         match effect:
             case WritePlan():
                 self.setup.journal.write_plan(effect.plan)
+                self.setup.start_pause.written(effect.plan)
             case OpenTopics():
                 return self._open_topics(effect.plan, left, done)
             case RepeatLanes():
@@ -132,7 +133,7 @@ class Executor:
                     return self._without(plan, job.state, error, done)
         if plan.parked:
             try:
-                for job in plan.jobs:
+                for job in plan.open_jobs:
                     self.setup.sink_of(job.state.definition).open_letters(job.state.definition)
                 if plan.parks_early:
                     self.setup.early_letters(plan.parked, f"{transactional_id(self.replica)}-letters")

@@ -100,7 +100,7 @@ class MicroBatches:
             self._after(report)
 
     def _after(self, report: BatchReport) -> None:
-        has_readers = any(job.state.opened for job in report.plan.jobs)
+        has_readers = any(job.state.opened for job in report.plan.open_jobs)
         if self._batches.reads_on(report):
             self._source.hasten(report.plan.epoch)
         self._settling = True

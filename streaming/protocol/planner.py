@@ -20,6 +20,7 @@ from state.replica import Replica
 from state.values.plan import AlignedBarrier, BatchPlan, JobPlan, JobState, Pin, ReplicaVersion
 from state.values.progress import parts_done
 from streaming.core.batch_size import BatchSizer
+from streaming.core.jobs import PAUSED_AT_START, MutationReport
 from streaming.core.planning import CutFunction, choose_barriers, upto_released
 from streaming.protocol.recovery.steps import Step, out_of_step, upto_mutation
 from streaming.protocol.setup import BatchSetup
@@ -56,6 +57,7 @@ class Planner:
         """The step by which the next batch brings an older state forward, None for an ordinary batch."""
         state, forward = self._state, self._forward
         state.jobs = forward.joined(state.jobs, state.configured, state.epoch)
+        state.progress = {job.name: job.first_progress for job in state.jobs} | state.progress
         tables = self._replica.log_epoch, self._replica.compacted_epoch, self._progress_table.epoch
         return forward.step(state.jobs, state.configured, state.epoch, tables)
 
@@ -96,6 +98,7 @@ class Planner:
         )
         if not self._forward.is_over:
             barriers = upto_mutation(barriers)
+        self._pause_at_start(barriers[-1].epoch)
         pin = Pin(version, state.next_offsets())
         for job in state.jobs:
             if not job.opened:
@@ -113,6 +116,12 @@ class Planner:
             else job
             for job in jobs
         ]
+
+    def _pause_at_start(self, epoch: int) -> None:
+        state, pause = self._state, self._setup.start_pause
+        if pause.is_due:
+            state.add_report(MutationReport(epoch, PAUSED_AT_START))
+        state.jobs = pause.planned(state.jobs, epoch)
 
     def _planned(self, pin: Pin, end: AlignedBarrier) -> list[JobPlan]:
         state, cut_of = self._state, self.cut_of(pin)
@@ -158,6 +167,9 @@ class Planner:
         return replace(plan, reading=self._reading.planned(plan.end_offsets, releases=releases))
 
     def _check_new(self, job: JobState, pin: Pin) -> None:
+        if job.definition.from_now and self._reading.is_on:
+            self._wait_for_table(job)
+            return
         try:
             misfit = self.scans.scan_for(job.definition).incompatibility(job.definition, pin)
             misfit = self._rescaled(job) or misfit
@@ -172,6 +184,18 @@ class Planner:
 
     def _rescaled(self, job: JobState) -> str | None:
         return lanes_misfit(job.definition, self._state.lanes)
+
+    def _wait_for_table(self, job: JobState) -> None:
+        # Changes of rows that are not released yet come with these rows, and not as changes.
+        problem = ConfigError(
+            Code.JOB_INVALID,
+            where=f"job {job.name}",
+            found="from: now while the table is read from its database",
+            expected="a table that is read to its end",
+            next_step="create it once `backfill status` shows no reading",
+        )
+        if not self._state.delay(job, problem):
+            self._state.refuse(job, problem)
 
     def _register(self) -> None:
         for job in self._state.jobs:

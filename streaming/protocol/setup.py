@@ -11,6 +11,7 @@ from schemas.settings.limits import Limits
 from schemas.table import TableSchema
 from state.journal import Journal
 from state.storage import Storage
+from streaming.core.jobs import StartPause
 from streaming.protocol.bad_records import BadRecords
 from streaming.protocol.lanes.redelivery import LogResets
 from streaming.protocol.lanes.runner import LaneRunner
@@ -56,6 +57,7 @@ class BatchSetup:
     reads: ReadsTable | None = None
     log_resets: LogResets = field(default_factory=LogResets)
     dropped: frozenset[str] = frozenset()
+    start_pause: StartPause = field(default_factory=StartPause)
     now_ms: Callable[[], int] = monotonic_ms
 
     def begins(self) -> Sequence[int]:

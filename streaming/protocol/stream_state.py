@@ -11,13 +11,19 @@ import structlog
 
 from schemas.errors import BackfillError
 from schemas.job import JobDefinition
-from schemas.table import Column, TableSchema
+from schemas.table import TableSchema
 from state.progress_table import ProgressRow
 from state.values.plan import AlignedBarrier, BatchPlan, JobState
 from state.values.progress import Parts
 from state.values.seen import Marks
 from streaming.core.batch_size import BatchSizer
-from streaming.core.jobs import JobsOutcome, MutationReport, add_configured, jobs_after
+from streaming.core.jobs import (
+    JobsOutcome,
+    MutationReport,
+    add_configured,
+    ended_where_complete,
+    jobs_after,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -63,11 +69,6 @@ class StreamState:
     def starts(self) -> dict[str, int]:
         """The barrier that each job starts with."""
         return {job.name: job.start for job in self.jobs}
-
-    @property
-    def position_columns(self) -> dict[str, tuple[Column, ...]]:
-        """By job, the columns of its positions."""
-        return {job.name: job.definition.scan.position_columns(self._table) for job in self.jobs}
 
     def next_offsets(self) -> tuple[int, ...]:
         """First offset of each upstream partition that no batch has handled."""
@@ -153,7 +154,8 @@ class StreamState:
             self._batch_sizer.forget(name)
         for job in self.jobs:
             if job.name not in before or job.start == plan.epoch:
-                self.progress[job.name] = Parts()
+                self.progress[job.name] = job.first_progress
                 self._batch_sizer.forget(job.name)
+        self.jobs = ended_where_complete(self.jobs, self.progress)
         self.position, self.built, self.lanes_set = plan.end, None, outcome.lanes
         return outcome

@@ -44,6 +44,7 @@ def hosted_service(
     take_over: bool = False,
     refuses_living: bool = False,
     accept_log_reset: bool = False,
+    paused: bool = False,
     record_classes: bool = False,
 ) -> Iterator[Service]:
     """A service ready to `run` on the broker at `kafka`. Afterwards Spark is gone.
@@ -83,6 +84,7 @@ def hosted_service(
             take_over=take_over,
             refuses_living=refuses_living,
             accept_log_reset=accept_log_reset,
+            paused=paused,
         )
 
 

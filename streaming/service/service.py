@@ -39,6 +39,7 @@ from streaming.compaction.barrier_keeping import BarrierKeeping
 from streaming.compaction.compactor import COMPACTION_LEAST_ROWS, Compactor, log_compaction
 from streaming.compaction.spark_tasks import compact_on, merge_on
 from streaming.core.health import late_after_s
+from streaming.core.jobs import StartPause
 from streaming.kafka.clients import KafkaSettings
 from streaming.lane.before import rows_name
 from streaming.lane.before.folder import rows_root
@@ -84,6 +85,7 @@ class Service:
     `on_copied` after parts of the table that the state starts from. `on_trouble` gets what interrupted it or
     suspended the table. `observers` get reports and troubles before that. `take_over`: from a successor that lives,
     too, with `refuses_living` only from a dead owner (`presence`). `accept_log_reset`: once for each log and partition.
+    `paused`: nothing is read for jobs until they are resumed.
     `spark` waits for the session; what comes before a start needs it is done meanwhile.
     """
 
@@ -102,6 +104,7 @@ class Service:
     take_over: bool = False
     refuses_living: bool = False
     accept_log_reset: bool = False
+    paused: bool = False
     owner: str = field(default_factory=owner)
     """This instance, for the error of an instance that it fences."""
     compaction_least_rows: int = COMPACTION_LEAST_ROWS
@@ -127,7 +130,8 @@ class Service:
     def decisions(self) -> Decisions:
         upstream = self.config.upstream_format
         accepts = isinstance(upstream, DebeziumFormat) and upstream.on_log_reset == "accept"
-        return Decisions(self.skip_records, LogResets(accepts, int(self.accept_log_reset)))
+        log_resets = LogResets(accepts, int(self.accept_log_reset))
+        return Decisions(self.skip_records, log_resets, StartPause(self.paused))
 
     @cached_property
     def _faults(self) -> TableFaults:

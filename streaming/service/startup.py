@@ -233,6 +233,7 @@ class Startup:
             logged=LoggedRecords(kafka, config.upstream, config.table, config.topics.barriers is None),
             log_resets=self.decisions.log_resets,
             dropped=self.decisions.dropped,
+            start_pause=self.decisions.start_pause,
         )
         return Batches(setup)
 

@@ -54,13 +54,15 @@ class Checker:
         *,
         has_epochs: bool = False,
         reads_upstream: bool = False,
+        from_now: bool = False,
         initial: InitialTable | None = None,
     ) -> None:
         """`upstream` and `output` are a topic's name with one source a partition, in order of partitions.
 
         `letters` are the output's, where invalid records are parked; they share the `findings`. `images` are what the
         changes of the upstream have. `has_epochs`: a change of the output says which interval it is in.
-        `reads_upstream`: the job is sent the upstream's records, not the table. `initial`: what the upstream's changes
+        `reads_upstream`: the job is sent the upstream's records, not the table. `from_now`: it is sent nothing from
+        before its start. `initial`: what the upstream's changes
         begin from, and where; its `sources` give what comes from there on.
         """
         self._findings = findings or Findings()
@@ -76,10 +78,11 @@ class Checker:
         ]
         partitions = len(self._output)
         self._law: Law = (
-            RecordsLaw(table, view, partitions, self._findings)
+            RecordsLaw(table, view, partitions, self._findings, from_now=from_now)
             if reads_upstream
-            else TableLaw(table, view, partitions, self._findings, rows_before)
+            else TableLaw(table, view, partitions, self._findings, rows_before, from_now=from_now)
         )
+        self._begins_now = set(range(partitions)) if from_now else set()
         self._begins: Sequence[int] = ()
         if initial is not None:
             self._begins = initial.offsets
@@ -150,6 +153,10 @@ class Checker:
             if self._has_epochs:
                 self._check_epochs(partition.history, interval)
         self._law.judge(partition.history, interval)
+        number = partition.history.partition
+        if number in self._begins_now:
+            self._begins_now.remove(number)
+            self._law.positions.expect_finished(number, interval.closed)
         return True
 
     def _check_barrier(self, closed: Closed, upstream: Barrier) -> None:

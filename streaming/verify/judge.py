@@ -81,6 +81,7 @@ def verify_topics(
     formats: tuple[BaseModel | None, BaseModel | None] = (None, None),
     barriers: tuple[str | None, str | None] = (None, None),
     reads_upstream: bool = False,
+    from_now: bool = False,
     initial: InitialTable | None = None,
 ) -> Report:
     """Check the law (docs/contract.md#the-law) for `output` against `upstream`, record by record, as they are now.
@@ -91,8 +92,9 @@ def verify_topics(
     parked, in `<output>.dead-letters`, these are judged too; `siblings` are other outputs of the same service, whose
     letters cover records before this job's start. `formats` are the declared ones of upstream and output, None for
     `change`; `barriers` their barrier topics, None for one that has none. At most `keep` findings are kept, all are
-    counted. `reads_upstream`: the job is sent the upstream's records. With `require_complete` an unfinished part is a
-    finding, too. `initial`: the table that the upstream's changes begin from.
+    counted. `reads_upstream`: the job is sent the upstream's records; `from_now`: only those behind its start. With
+    `require_complete` an unfinished part is a finding, too. `initial`: the table that the upstream's changes begin
+    from.
 
     Raises: TopicError for a topic that is missing, compacted, the other one, or whose beginning is gone; InputError for
     an upstream that is no history of this table: bytes that don't decode, barriers out of order; EnvironmentProblem.
@@ -117,7 +119,8 @@ def verify_topics(
         if topics.since is not None and not reads_upstream:
             out = out[0], [FoldedOutput(source, view) for source in out[1]]
         checked = partial(Checker, table, view, up, out, findings, letters, forms[0].rows_before)
-        checker = checked(initial=initial, has_epochs=barriers[1] is not None, reads_upstream=reads_upstream)
+        of_job = partial(checked, reads_upstream=reads_upstream, from_now=from_now)
+        checker = of_job(initial=initial, has_epochs=barriers[1] is not None)
         report = checker.run(require_complete=require_complete)
     return replace(report, seconds=time.monotonic() - started, went_back=tuple(went_back))
 
@@ -161,6 +164,7 @@ def verify_job(
         formats=(upstream_format, job.format),
         barriers=(upstream_barriers, job.barrier_topic),
         reads_upstream=job.scan.reads_upstream,
+        from_now=job.from_now,
         initial=initial,
     )
 

@@ -60,11 +60,13 @@ class TableLaw(Law):
         partitions: int,
         findings: Findings,
         rows_before: RowImages,
+        *,
+        from_now: bool = False,
     ) -> None:
         self.parts = keys = KeySpace(table, partitions)
         self.positions = Positions(keys, findings)
         self._fold = UpstreamFold(table, keys, self.positions, findings, rows_before)
-        self._view, self._findings = view, findings
+        self._view, self._findings, self._from_now = view, findings, from_now
         self._explainer = Explainer(keys, view.rows, findings)
 
     def __len__(self) -> int:
@@ -86,18 +88,26 @@ class TableLaw(Law):
     def judge(self, partition: PartitionHistory, interval: Interval) -> None:
         """Compare key by key."""
         number = partition.partition
-        newly_read = self._newly_read(number, interval.closed)
+        newly_read = self._newly_read(number, interval)
         expectation = Expectation(newly_read, self._fold.changed[number], self.positions, self._view)
         wanted = expectation.records()
         suspects = cross_off(wanted, interval.changes)
         if suspects or wanted:
             self._explainer.explain(partition, interval, expectation, suspects.union(wanted))
 
-    def _newly_read(self, partition: int, closed: Closed) -> dict[bytes, bytes]:
-        """Move the positions; give the rows, as of the barrier before, of the keys that they passed."""
+    def _newly_read(self, partition: int, interval: Interval) -> dict[bytes, bytes]:
+        """Move the positions; give the rows, as of the barrier before, of the keys that they passed.
+
+        Of a job that begins now there are none. Where its first barriers are gone it is not known which rows were
+        changed since it began: each that is there has to be the table's.
+        """
         rows: dict[bytes, bytes] = {}
+        closed = interval.closed
+        known = {entry.key for entry in interval.changes} if closed.joined else set()
         for move in self.positions.move(partition, closed):
             passed = self._fold.read(move.vnode, move.standing)
+            if self._from_now:
+                passed = {key: row for key, row in passed.items() if key in known}
             check_count(self._findings, closed, move, len(passed))
             rows.update(passed)
         return rows
@@ -140,10 +150,28 @@ class _Record(NamedTuple):
     value: bytes | None
 
 
+def _since_now(passed: Sequence[_Record], interval: Interval) -> list[_Record]:
+    """Of the records up to the first barrier of a job that begins now, those that were sent.
+
+    None; where its first barriers are gone, the last of them, as many as there are.
+    """
+    count = len(interval.changes) if interval.closed.joined else 0
+    shown = [record for record in passed if record.value is not None]
+    return shown[max(len(shown) - count, 0) :]
+
+
 class RecordsLaw(Law):
     """The law of an output that is sent the upstream's records; it holds those that no position has passed."""
 
-    def __init__(self, table: TableSchema, view: OutputView, partitions: int, findings: Findings) -> None:
+    def __init__(
+        self,
+        table: TableSchema,
+        view: OutputView,
+        partitions: int,
+        findings: Findings,
+        *,
+        from_now: bool = False,
+    ) -> None:
         self.parts = UpstreamPartitions(partitions)
         self.positions = Positions(self.parts, findings)
         self._keys = KeySpace(table, partitions) if table.has_key else None
@@ -152,6 +180,7 @@ class RecordsLaw(Law):
         self._waiting = [deque[_Record]() for _ in range(partitions)]
         self._finished = [False] * partitions
         self._interval = 0
+        self._leaves_out = [from_now] * partitions
 
     def __len__(self) -> int:
         return 0
@@ -184,6 +213,8 @@ class RecordsLaw(Law):
             if move.standing.bound is not None:
                 end = move.standing.bound[0]
         passed = self._passed(number, end)
+        if self._leaves_out[number]:
+            passed, self._leaves_out[number] = _since_now(passed, interval), False
         for move in moves:
             early = sum(record.interval < self._interval for record in passed)
             check_count(self._findings, closed, move, early)

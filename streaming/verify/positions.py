@@ -81,6 +81,13 @@ class Positions:
             self._check_full(partition, closed, seen)
         return moves
 
+    def expect_finished(self, partition: int, closed: Closed) -> None:
+        """Report a vnode of this partition that is not finished with the barrier at which a job begins now."""
+        for vnode, standing in enumerate(self._standings):
+            if not standing.finished and self._keys.partition_of(vnode) == partition:
+                self._invalid(closed, vnode, "all vnodes finished, as the job begins now", "one that is not")
+                return
+
     def _check_full(self, partition: int, closed: Closed, listed: set[int]) -> None:
         for vnode in range(self._keys.vnode_count):
             if vnode not in listed and self._keys.partition_of(vnode) == partition:

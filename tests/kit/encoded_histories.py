@@ -79,4 +79,5 @@ def judge(history: History) -> Report:
         OutputView(history.table, history.columns, history.condition),
         ("up", [ListSource(entries) for entries in upstream]),
         ("out", [ListSource(entries) for entries in output]),
+        from_now=history.from_now,
     ).run()

@@ -68,6 +68,7 @@ class History:
     keys: list[Key]
     positions: dict[int, dict[int, tuple[Key | None, bool]]] = field(default_factory=dict)
     """By barrier, then vnode: position and whether finished."""
+    from_now: bool = False
 
     def show(self, row: Row | None) -> Row | None:
         if row is None:
@@ -112,8 +113,8 @@ def fold(table: dict[Key, Row], key: Key, change: Change) -> None:
         table[key] = change.after
 
 
-def clean_history(rng: random.Random) -> History:
-    """A random table, a legal changelog of it, and the output of a random job on it."""
+def clean_history(rng: random.Random, *, from_now: bool = False) -> History:
+    """A random table, a legal changelog of it, and the output of a random job on it, which may begin now."""
     table = _table(rng)
     keys = _keys(table, rng)
     steps = _upstream(table, keys, rng)
@@ -123,7 +124,8 @@ def clean_history(rng: random.Random) -> History:
         least = rng.choice([0, 1, 2])
         condition = RowCondition(("n",), lambda row: None if row[0] is None else row[0] >= least)
     partitions = rng.choice([count for count in (1, 2, 3, 5) if count <= table.vnode_count])
-    history = History(table, columns, condition, steps, [[] for _ in range(partitions)], keys)
+    output: list[list[Item]] = [[] for _ in range(partitions)]
+    history = History(table, columns, condition, steps, output, keys, from_now=from_now)
     _backfill(history, rng)
     return history
 
@@ -201,7 +203,9 @@ def _backfill(history: History, rng: random.Random) -> None:
         step = history.steps[number]
         progress: list[VnodeProgress] = []
         if number == start:
-            history.positions[step.barrier.curr] = {}
+            vnodes = range(history.table.vnode_count) if history.from_now else ()
+            first = history.positions[step.barrier.curr] = dict.fromkeys(vnodes, (None, True))
+            progress = _progress(first, {}, {}, published)
         else:
             before = history.steps[number - 1].barrier.curr
             progress = _interval(history, step, before, tables[before], published, rng)

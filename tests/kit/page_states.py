@@ -20,8 +20,11 @@ VNODES, ROWS = 4, 300_000
 _FORMATS = ("upsert", "debezium", "change", "upsert", "debezium")
 
 
-def _job(fed: FedPage, name: str, format_: str, begin_s: float, **over: object) -> JobState:
+def _job(
+    fed: FedPage, name: str, format_: str, begin_s: float, until: str | None = None, **over: object
+) -> JobState:
     declared = {"name": name, "output": f"crm.{name}", "format": format_, "latency_budget": "2s"}
+    declared |= {} if until is None else {"until": until}
     definition = JobDefinition.declare(declared, TABLE)
     return JobState(definition, fed.epoch_at(begin_s), **{"opened": True, **over})  # type: ignore[arg-type]
 
@@ -102,6 +105,15 @@ def five_serving() -> FedPage:
     return _hour(_some(5))
 
 
+def ended() -> FedPage:
+    def shown(fed: FedPage) -> Shown:
+        jobs, progress, rows = _some(2)(fed)
+        export = _job(fed, "export", "upsert", -HOUR_S, until="complete", ended=True)
+        return (*jobs, export), {**progress, "export": _read(1.0)}, rows
+
+    return _hour(shown)
+
+
 def paused() -> FedPage:
     fed = _hour(_some(2, 0.44, paused=True), until_s=-EVERY_S)
     fed.reports = (MutationReport(0, "pause third"),)
@@ -159,6 +171,7 @@ STATES: dict[str, Callable[[], FedPage]] = {
     "building": building,
     "under way": under_way,
     "five serving": five_serving,
+    "ended": ended,
     "paused": paused,
     "suspended": suspended,
     "broker away": broker_away,

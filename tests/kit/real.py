@@ -28,7 +28,6 @@ from schemas.settings.config import ServiceConfig, check
 from schemas.table import TableSchema
 from schemas.topics import UpstreamTopics
 from state.values.progress import is_complete
-from streaming.compaction.compactor import COMPACTION_LEAST_ROWS
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader
 from streaming.kafka.topics import create_topic
@@ -42,6 +41,8 @@ from streaming.verify.judge import verify_topics
 from tests.kit.avro_codec import ChangeCodec, KeyCodec
 
 WAIT_S = 240.0  # for one batch; a wait ends as soon as its condition holds
+OPTIONS = "compaction_least_rows", "accept_log_reset", "paused"
+"""Those of a service that a test may set."""
 
 
 class RealUpstream:
@@ -274,10 +275,9 @@ class Stage:
         *,
         until_complete: bool = False,
         skip: frozenset[tuple[int, int]] = frozenset(),
-        compaction_least_rows: int = COMPACTION_LEAST_ROWS,
-        accept_log_reset: bool = False,
         **over: Any,
     ) -> Service:
+        options = {name: over.pop(name) for name in OPTIONS if name in over}
         self.upstream.flush()  # it finds all that was put
         return Service(
             self.config(**over),
@@ -285,8 +285,7 @@ class Stage:
             lambda: self.spark,
             exit_when_complete=until_complete,
             skip_records=skip,
-            compaction_least_rows=compaction_least_rows,
-            accept_log_reset=accept_log_reset,
+            **options,
         )
 
     @contextmanager
@@ -325,6 +324,7 @@ class Stage:
                 "barriers": (self.config().topics.barriers, job.barrier_topic),
                 "formats": (self.config().upstream_format, job.format),
                 "reads_upstream": job.scan.reads_upstream,
+                "from_now": job.from_now,
                 **how,
             },
         )

@@ -29,6 +29,14 @@ from tests.simulation.world import Setting
 EXAMPLES = examples(30)
 MOST_KEYS = 24
 FILTERS = [None, None, "n >= 1", "n IS NULL OR n = 2", "v LIKE 'a%' AND NOT n = 0"]
+EXTENTS: list[dict[str, str]] = [
+    {},
+    {},
+    {},
+    {"until": "complete"},
+    {"format": "upsert"},
+    {"format": "upsert", "from": "now"},
+]
 HOLDS: list[Mutation] = [Pause("copy"), Pause(None), Throttle("copy", 0)]
 RELEASES: list[Mutation] = [Resume("copy"), Resume(None), Throttle("copy", None), Throttle("copy", 3)]
 CLOSING = (Resume(None), Throttle("copy", None), Throttle("second", None), None, None)
@@ -81,6 +89,8 @@ def definitions(draw: st.DrawFn, table: TableSchema, name: str) -> JobDefinition
         "filter": draw(st.sampled_from(FILTERS)),
         "output_partitions": draw(st.sampled_from([n for n in (1, 2, 4) if n <= table.vnode_count])),
         "rate_limit": draw(st.sampled_from([0, 1, 1, 2, 5, None])),
+        "paused": draw(st.sampled_from([False, False, False, True])),
+        **draw(st.sampled_from(EXTENTS)),
     }
     return JobDefinition.declare(declaration, table)
 

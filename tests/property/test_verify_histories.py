@@ -27,6 +27,13 @@ def test_nothing_is_found_in_a_clean_history() -> None:
     assert records > 10 * CLEAN_SEEDS, "histories too small to mean anything"
 
 
+@pytest.mark.parametrize("seed", range(examples(200)))
+def test_nothing_is_found_where_a_job_begins_now(seed: int) -> None:
+    report = judge(clean_history(random.Random(seed), from_now=True))
+    assert report.clean, report.findings
+    assert (report.snapshot_rows, report.vnodes_finished) == (0, report.vnode_count)
+
+
 def test_a_clean_history_folds_to_the_law_at_every_barrier() -> None:
     for seed in range(CLEAN_SEEDS // 4):
         assert folds_to_the_law(clean_history(random.Random(seed))), f"seed {seed}"

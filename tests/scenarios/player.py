@@ -163,13 +163,13 @@ class Player:
     # instances ---------------------------------------------------------------------------------------------
 
     def do_start(self, command: Command) -> None:
-        """`start lanes=2`: an instance of the service, beside another one if there is one."""
-        command.expect(1, "lanes")
+        """`start lanes=2 paused=yes`: an instance of the service, beside another one if there is one."""
+        command.expect(1, "lanes", "paused")
         self._start(command)
 
     def do_restart(self, command: Command) -> None:
-        """`restart lanes=2`: the next instance, once the one before is no more."""
-        command.expect(1, "lanes")
+        """`restart lanes=2 paused=yes`: the next instance, once the one before is no more."""
+        command.expect(1, "lanes", "paused")
         if self._world.alive:
             raise ScriptError(command.line, f"{self._world.alive[0].process.name} is alive")
         self._start(command)
@@ -201,7 +201,8 @@ class Player:
         if "lanes" in command.options:
             lanes = (command.number("lanes", 1),)
             self._world.setting = replace(self._world.setting, lanes=lanes)
-        self._world.start().rebuilds = rebuilds
+        instance = self._world.start()
+        instance.rebuilds, instance.paused = rebuilds, command.options.get("paused") == "yes"
         self._run()
 
     # incidents ---------------------------------------------------------------------------------------------

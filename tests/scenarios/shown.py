@@ -20,11 +20,10 @@ from state.values.progress import Completed, Progress
 from streaming.core.jobs import jobs_after
 from streaming.kafka.topics import PartitionId
 from streaming.verify.history import TopicEntry
-from tests.kit.avro_codec import ChangeCodec, KeyCodec
 from tests.kit.sent_records import sent_reader
 from tests.kit.upstream import EPOCH_STEP
 from tests.scenarios.keys import Keys
-from tests.simulation.judge import progress_of
+from tests.simulation.judge import committed, progress_of
 from tests.simulation.world import World
 
 
@@ -40,7 +39,7 @@ class Shown:
         """What a committed reader sees that it did not see before, by output partition."""
         for output, job in world.setting.every_job.items():
             for place in world.durable.topics.partitions(output):
-                entries = world.durable.topics.committed(place)
+                entries = committed(world.durable.topics, job, place[1])
                 new = entries[self._counts.get(place, 0) :]
                 self._counts[place] = len(entries)
                 if new:
@@ -61,16 +60,16 @@ class Shown:
         table, columns = world.setting.table, job.columns
         self._has_keys = table.has_key
         if entry.barrier is not None:
-            barrier = decode_barrier(entry.barrier, entry.value, where="output")
+            barrier = entry.closes or decode_barrier(entry.barrier, entry.value, where="output")
             listed = ", ".join(map(self._position, barrier.progress))
             mutation = "" if barrier.mutation is None else f" with {barrier.mutation}"
             return f"barrier {number_of(barrier.curr)}{mutation}" + (f": {listed}" if listed else "")
+        sent = sent_reader(job.format, table.select(columns), table.key_columns)
+        change = sent.record(entry.key, entry.value).change
+        assert change is not None
         if not table.has_key:
-            read = sent_reader(job.format, table.select(columns), ()).record(entry.key, entry.value).change
-            assert read is not None
-            return f"{'-' if entry.key is None else entry.key.decode()} {_text(read.row, columns)}"
-        (id_,) = KeyCodec(table.key_columns).decode(entry.key or b"")
-        change = ChangeCodec(table.select(columns)).decode(entry.value or b"")
+            return f"{'-' if entry.key is None else entry.key.decode()} {_text(change.row, columns)}"
+        (id_,) = sent.key(entry.key or b"")
         halves = [_text(half, columns) for half in (change.before, change.after) if half is not None]
         values = halves[-1:] if change.op is Op.INSERT else halves
         listed = " -> ".join(values) if any(values) else ""

@@ -28,7 +28,7 @@ from tests.simulation.world import Setting
 
 _OF_OTHERS: dict[str, UpstreamFormat] = {"full": DEFAULT, "after": AfterOnly(), "rows": AppendFormat()}
 _OF_CONNECTORS: dict[str, UpstreamFormat] = {"full": WholeFromConnector(), "after": FromConnector()}
-JOB_OPTIONS = "output", "filter", "columns", "partitions", "rate", "read"
+JOB_OPTIONS = "output", "filter", "columns", "partitions", "rate", "read", "paused", "format", "from", "until"
 
 
 class PartitionedUpstream(Upstream):
@@ -170,10 +170,11 @@ class Writer:
         is_counted = given.get("read") == "topic" or self.table.by_partition
         if not is_counted or "partitions" in given:
             declared["output_partitions"] = command.number("partitions", 1)
-        declared |= {"read": given["read"]} if "read" in given else {}
+        declared |= {key: given[key] for key in ("read", "format", "from", "until") if key in given}
         declared |= {"filter": given["filter"]} if "filter" in given else {}
         declared |= {"columns": given["columns"].split(",")} if "columns" in given else {}
         declared |= {"rate_limit": command.number("rate", 0)} if "rate" in given else {}
+        declared["paused"] = given.get("paused") == "yes"
         if not self.table.has_key:
             declared |= {"format": "append", "barrier_topic": declared["output"]}
         job = JobDefinition.declare(declared, self.table)

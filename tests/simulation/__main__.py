@@ -5,6 +5,7 @@ make simulate SEEDS=100000 FROM=40000       goes on with a run that was stopped:
 make simulate SEED=123                      one history: its trace, and what is wrong with it
 make simulate CRASHES="40 5" ORDER=1        likewise: crashes before step 40, and before step 5 of the recovery
 make simulate CRASHES="40" READING=1        likewise, of a table that is read from its database
+make simulate CRASHES="40" EXTENTS=1        likewise, of jobs that begin now, end, or are created paused
 make simulate HANDOVER="57 5" ORDER=0       likewise: stopped before step 57, going on after 5 of its rival's
 make simulate DEATHS=1                      new histories for deaths.json, where one shows its canary no more
 """
@@ -30,7 +31,13 @@ from rich.text import Text
 from tests.simulation import handovers
 from tests.simulation.canaries import CANARIES, DEATHS
 from tests.simulation.cases import Case, broken
-from tests.simulation.crashes import ORDERS, Exploration, replay, twelve_epochs
+from tests.simulation.crashes import (
+    ORDERS,
+    Exploration,
+    jobs_that_begin_or_end,
+    replay,
+    twelve_epochs,
+)
 from tests.simulation.from_database import reading_that_is_over_early, small_reading
 from tests.simulation.histories import Verdict, play
 from tests.simulation.power import power_failures
@@ -47,6 +54,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int)
     parser.add_argument("--crashes", type=int, nargs="+")
     parser.add_argument("--reading", action="store_true")
+    parser.add_argument("--extents", action="store_true")
     parser.add_argument("--hand-over", type=int, nargs=2)
     parser.add_argument("--deaths", action="store_true")
     parser.add_argument("--order", type=int, choices=range(len(ORDERS)), default=0)
@@ -56,7 +64,9 @@ def main() -> int:
         verdict = play(arguments.seed)
         return _show([*verdict.trace, f"digest {verdict.digest}"], verdict.violations)
     if arguments.crashes is not None:
-        setting = small_reading() if arguments.reading else twelve_epochs()
+        setting = twelve_epochs()
+        if arguments.reading or arguments.extents:
+            setting = small_reading() if arguments.reading else jobs_that_begin_or_end()
         return _show(*replay(setting, order, tuple(arguments.crashes)))
     if arguments.hand_over is not None:
         played = handovers.hand_over(order, *arguments.hand_over)
@@ -101,8 +111,21 @@ def _crashes_while_reading(piece: int) -> tuple[int, list[str]]:
     return sum(exploration.distinct), exploration.broken
 
 
+def _crashes_of_extents(piece: int) -> tuple[int, list[str]]:
+    exploration = Exploration(jobs_that_begin_or_end(), ORDERS[piece], " EXTENTS=1")
+    exploration.run(most_crashes=2)
+    return sum(exploration.distinct), exploration.broken
+
+
+def _hand_overs_of_extents(piece: tuple[int, int]) -> tuple[int, list[str]]:
+    order, stop = piece
+    played = list(handovers.hand_overs(ORDERS[order], [stop], setting_of=jobs_that_begin_or_end))
+    found = [f"order {order}, stop {stop}, wake {wake}: {wrong[0]}" for _, wake, wrong in played if wrong]
+    return len(played), found
+
+
 def _power_failures(piece: int) -> tuple[int, list[str]]:
-    settings = twelve_epochs(), small_reading()
+    settings = twelve_epochs(), small_reading(), jobs_that_begin_or_end()
     return _enumerate(
         piece, (case for setting in settings for case in power_failures(setting, ORDERS[piece]))
     )
@@ -110,7 +133,8 @@ def _power_failures(piece: int) -> tuple[int, list[str]]:
 
 def _restores(piece: int) -> tuple[int, list[str]]:
     setting, order = jobs_that_come_and_go(), ORDERS[piece]
-    older = [*restores(setting, order), *restores(reading_that_is_over_early(), order)]
+    further = reading_that_is_over_early(), jobs_that_begin_or_end()
+    older = [case for each in (setting, *further) for case in restores(each, order)]
     return _enumerate(piece, [*older, *rebuilds(setting, order, every=1)])
 
 
@@ -161,6 +185,12 @@ def _enumerated() -> list[Part]:
         Part("any number of crashes", _crashes, [(order, False) for order in orders]),
         Part("pairs of crashes, with compaction", _crashes, [(order, True) for order in orders]),
         Part("pairs of crashes while a table is read", _crashes_while_reading, orders),
+        Part("pairs of crashes of jobs that begin now or end", _crashes_of_extents, orders),
+        Part(
+            "hand-overs of such jobs",
+            _hand_overs_of_extents,
+            [(0, stop) for stop in handovers.every_stop(ORDERS[0], jobs_that_begin_or_end)],
+        ),
         Part("power failures", _power_failures, orders),
         Part("older states, and lost ones", _restores, orders),
         Part("crashes while the table is suspended", _suspensions, orders),

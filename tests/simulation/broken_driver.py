@@ -23,6 +23,7 @@ from state.values.seen import Marks, merged
 from streaming.protocol.batches import Batches
 from streaming.protocol.effects import AppendLog, CommitProgress, Effect, RunLanes, WritePlan
 from streaming.protocol.executor import Done, Executor
+from streaming.protocol.planner import Planner
 from streaming.protocol.recovery.recover import Recovery
 from streaming.protocol.report import BatchReport
 from streaming.scan.kinds import Scans
@@ -249,6 +250,27 @@ class ForgetsMutations(Batches):
     """Those of a batch that was done before the restart."""
 
     recovery_type = _SettlesNothing
+
+
+class _ResumesAll(Recovery):
+    def go_on_behind(self, plan: BatchPlan) -> None:
+        super().go_on_behind(plan)
+        self.executor.state.jobs = tuple(replace(job, paused=False) for job in self.executor.state.jobs)
+
+
+class ForgetsPauses(Batches):
+    """Jobs that were paused go on after a hand-over."""
+
+    recovery_type = _ResumesAll
+
+
+class _PausesNothing(Planner):
+    def _pause_at_start(self, epoch: int) -> None:
+        """Nothing, though the start asks for it."""
+
+
+class ReadsThoughPaused(Batches):
+    planner_type = _PausesNothing
 
 
 # rivals ----------------------------------------------------------------------------------------------------

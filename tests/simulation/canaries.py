@@ -18,6 +18,7 @@ from streaming.protocol.recovery.forward import Forward
 from tests.simulation import broken_barriers as barriers
 from tests.simulation import broken_disk as disk
 from tests.simulation import broken_driver as driver
+from tests.simulation import broken_extents as extents
 from tests.simulation import broken_forward as ahead
 from tests.simulation import broken_lanes as lanes
 from tests.simulation import broken_plans as plans
@@ -27,7 +28,7 @@ from tests.simulation import broken_scan as scan
 from tests.simulation import broken_suspensions as suspended
 from tests.simulation.broker import Broker
 from tests.simulation.cases import Case
-from tests.simulation.crashes import ORDERS, play_on, twelve_epochs
+from tests.simulation.crashes import ORDERS, jobs_that_begin_or_end, play_on, twelve_epochs
 from tests.simulation.from_database import quiet_reading, small_reading
 from tests.simulation.histories import play, play_from_database, play_rows_behind
 from tests.simulation.instance import Instance
@@ -63,7 +64,7 @@ class Canary:
     behind: bool = False
     """Looked for where lanes' rows fall behind."""
     crashes_of: Callable[[], Setting] | None = None
-    """Looked for among all crashes of this setting, in which it may die of none."""
+    """Looked for among all crashes of this setting, in which it may die of none; with `restored` its older states."""
 
     def __str__(self) -> str:
         return self.broken
@@ -87,7 +88,7 @@ class Canary:
 
     def _cases(self) -> Iterator[Case]:
         if self.restored:
-            return restores(jobs_that_come_and_go(), ORDERS[0], self.instance_type)
+            return restores((self.crashes_of or jobs_that_come_and_go)(), ORDERS[0], self.instance_type)
         if self.power:
             setting = small_reading() if self.reading else twelve_epochs()
             return power_failures(setting, ORDERS[0], self.instance_type)
@@ -201,6 +202,24 @@ CANARIES = (
     Canary("4 progress", "progress is written over a rival's", _breaking(storage=driver.BlindProgress)),
     Canary("5 mutations", "barriers to come are deleted", barriers.DeletesBarriersThatAreToCome),
     Canary("5 mutations", "a restart forgets them", _breaking(batches=driver.ForgetsMutations)),
+    Canary("5 mutations", "a paused job reads after a hand-over", _breaking(batches=driver.ForgetsPauses)),
+    Canary("5 mutations", "a start that pauses all reads", _breaking(batches=driver.ReadsThoughPaused)),
+    Canary(
+        "1 plan",
+        "a job that begins now sends rows from before",
+        _breaking(batches=extents.SendsRowsFromBefore),
+    ),
+    Canary("5 mutations", "a job that has ended goes on", _breaking(batches=extents.NeverEnds)),
+    Canary(
+        "5 mutations", "a restart goes on with what has ended", _breaking(batches=extents.SendsBehindTheEnd)
+    ),
+    Canary(
+        "forward",
+        "an output that has ended counts as behind",
+        _breaking(forward=extents.CountsEnded),
+        restored=True,
+        crashes_of=jobs_that_begin_or_end,
+    ),
     Canary("take over", "the journal keeps its owner", _breaking(journal=driver.TakesNothingOver)),
     Canary(
         "take over",

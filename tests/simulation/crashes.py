@@ -11,14 +11,15 @@ crashes finite: once a round of them leaves nothing new, every history with any 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 
-from schemas.records import Add, Throttle
+from schemas.records import Add, Mutation, Resume, Throttle
 from tests.kit.upstream import Upstream
 from tests.simulation.changelog import Changelog
 from tests.simulation.fault_policies import NoFaults, Order
-from tests.simulation.histories import job_of, table_of
 from tests.simulation.instance import Instance
+from tests.simulation.jobs import in_form, job_of, table_of
 from tests.simulation.judge import violations
 from tests.simulation.scheduler import Strand
 from tests.simulation.state_digest import state_digest
@@ -50,6 +51,29 @@ def job_of_epochs(count: int) -> Setting:
     for last in (Throttle("copy", None), None):
         upstream.barrier(last)
     return Setting(table, Changelog(upstream), (), {"copy": job}, lanes=(2,), compactions=True, closing=2)
+
+
+@cache
+def jobs_that_begin_or_end() -> Setting:
+    """A job that begins now, one that ends once it is complete, and one that is created paused; of two lanes."""
+    table = table_of(VNODES)
+    now = replace(in_form(job_of("now", "now", VNODES, rate_limit=1), "upsert"), from_now=True)
+    ends = replace(job_of("ends", "ends", VNODES, rate_limit=4), until_complete=True)
+    held = replace(job_of("held", "held", VNODES, rate_limit=None), paused=True)
+    upstream = Upstream(table, partitions=2)
+    mutations: dict[int, Mutation] = {0: Add(ends.to_json()), 1: Add(now.to_json()), 4: Resume(None)}
+    for epoch in range(6):
+        for key in range(8) if epoch == 0 else (epoch % 4, 4 + epoch % 3, 10 + epoch):
+            upstream.put((key, epoch))
+        if epoch % 3 == 2:
+            upstream.delete(epoch % 4)
+        upstream.barrier(mutations.get(epoch))
+    closing: tuple[Mutation | None, ...] = (Throttle("ends", None), None, None)
+    for last in closing:
+        upstream.barrier(last)
+    jobs = {job.output: job for job in (now, ends, held)}
+    changelog = Changelog(upstream)
+    return Setting(table, changelog, (held,), jobs, lanes=(2,), compactions=False, closing=len(closing))
 
 
 Look = Callable[[int, World], None]

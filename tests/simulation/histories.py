@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 
 from schemas.formats.outputs.upsert import UpsertOutput
 from schemas.formats.protocol import UpstreamFormat
 from schemas.formats.registry import DEFAULT
 from schemas.job import JobDefinition
-from schemas.kinds.scans import TopicScan
-from schemas.records import Change, Op, Resume, Throttle
+from schemas.records import Change, Mutation, Op, Resume, Throttle
 from schemas.settings.limits import Limits
-from schemas.table import TableSchema, declare
+from schemas.table import TableSchema
 from tests.kit.avro_codec import ChangeCodec, KeyCodec
 from tests.kit.upstream import Upstream
 from tests.simulation import from_database, rows_behind
@@ -24,6 +21,16 @@ from tests.simulation.changelog import Changelog
 from tests.simulation.connector import ConnectorUpstream, FromConnector, WholeFromConnector
 from tests.simulation.fault_policies import Seeded
 from tests.simulation.instance import Instance
+from tests.simulation.jobs import (
+    FORMS,
+    by_partition,
+    in_form,
+    job_of,
+    of_extent,
+    reading_topic,
+    table_by_partition,
+    table_of,
+)
 from tests.simulation.judge import violations
 from tests.simulation.mutations import mutations, next_mutation
 from tests.simulation.rows import AfterOnly
@@ -38,32 +45,29 @@ MOST_INSTANCES = 2
 RESTORED = 0.25
 """Of all histories, those in which an older state may be restored."""
 
-
 BESIDE = 0.3
 """Of all histories, those whose barriers stand beside the data."""
 
-
 AFTER_ONLY = 0.3
-WHOLE = 0.3
-"""Of the histories of a connector."""
 """Of all histories, those whose upstream has no rows before."""
-
 
 CONNECTOR = 0.15
 """Of all histories, those whose upstream is a connector's, which has none either."""
 
+WHOLE = 0.3
+"""Of the histories of a connector, those with whole rows before."""
 
 FROM_TOPIC = 0.35
 """Of all histories, those in which jobs may read the topic; their upstream has rows before."""
 
-
 FROM_DATABASE = 0.1
 """Of all histories, those whose table starts from its database."""
-
 
 ROWS_BEHIND = 0.05
 """Of all histories, those in which lanes' rows fall behind while the log is merged."""
 
+PAUSED, PAUSES_ALL = 0.2, 0.5
+"""Of all jobs, those that are created paused; of all starts in such histories, those that pause every job."""
 
 RESCALED = 0.08
 """Of all histories, those whose lanes change while an instance runs, where they may."""
@@ -73,57 +77,8 @@ NO_SHUFFLE = 0.2
 """Of all histories, those whose vnodes are the upstream's partitions."""
 
 
-@cache
-def table_by_partition(partitions: int) -> TableSchema:
-    columns = {"id": "bigint", "n": "int"}
-    declared = {"name": "t", "columns": columns, "primary_key": ["id"], "distribution": "upstream"}
-    return declare(declared).with_partitions(partitions)
-
-
-def by_partition(job: JobDefinition, partitions: int) -> JobDefinition:
-    """The same job of the table whose vnodes are the upstream's partitions, which the service counts."""
-    declaration = {**json.loads(job.to_json()), "output_partitions": None}
-    return JobDefinition.declare(declaration, table_by_partition(partitions))
-
-
-@cache
-def table_of(vnode_count: int) -> TableSchema:
-    return declare(
-        {
-            "name": "t",
-            "columns": {"id": "bigint", "n": "int"},
-            "primary_key": ["id"],
-            "vnode_count": vnode_count,
-        }
-    )
-
-
-@cache
-def job_of(
-    name: str, output: str, vnode_count: int, rate_limit: int | None, condition: str | None = None
-) -> JobDefinition:
-    declaration = {
-        "name": name,
-        "output": output,
-        "filter": condition,
-        "output_partitions": 2,
-        "rate_limit": rate_limit,
-    }
-    return JobDefinition.declare(declaration, table_of(vnode_count))
-
-
 OUTPUTS_BESIDE = 0.3
 """Of all histories, those whose outputs have their barriers in topics of their own."""
-
-
-FORMS = ("change", "upsert", "debezium")
-"""Of such outputs."""
-
-
-def _in_form(job: JobDefinition, form: str) -> JobDefinition:
-    barriers = f"{job.output}.barriers"
-    declaration = {**json.loads(job.to_json()), "format": form, "barrier_topic": barriers}
-    return JobDefinition.declare(declaration, table_of(job.part_count))
 
 
 DELETES = 0.5
@@ -142,6 +97,22 @@ def _upstream(
     return ConnectorUpstream(table, partitions, connector, tombstones=not may_delete_twice)
 
 
+def _extents(jobs: Mapping[str, JobDefinition], chance: random.Random) -> dict[str, JobDefinition]:
+    return {output: of_extent(job, chance.random()) for output, job in jobs.items()}
+
+
+def _held(jobs: Mapping[str, JobDefinition], chance: random.Random) -> dict[str, JobDefinition]:
+    return {output: replace(job, paused=chance.random() < PAUSED) for output, job in jobs.items()}
+
+
+def _close(upstream: Upstream, jobs: Iterable[JobDefinition]) -> Sequence[Mutation | None]:
+    """Jobs of the file are created with the first of these, if a start that pauses all has nothing to do before."""
+    closing = (None, *CLOSING) if any(job.paused for job in jobs) else CLOSING
+    for last in closing:
+        upstream.barrier(last)
+    return closing
+
+
 def draw_setting(rng: random.Random) -> Setting:
     """Three to six intervals on a few keys, with mutations; the last ones let every job finish."""
     vnodes = rng.choice([2, 3, 4])
@@ -155,7 +126,8 @@ def draw_setting(rng: random.Random) -> Setting:
     apart = random.Random(repr(rng.getstate()))
     outputs = random.Random(apart.random())
     if outputs.random() < OUTPUTS_BESIDE:
-        jobs = {output: _in_form(job, outputs.choice(FORMS)) for output, job in jobs.items()}
+        jobs = {output: in_form(job, outputs.choice(FORMS)) for output, job in jobs.items()}
+    jobs = _extents(jobs, random.Random(f"extent {apart.getstate()}"))
     sources = random.Random(repr(apart.getstate()))
     from_topic = (
         [output for output in jobs if sources.random() < 0.5] if sources.random() < FROM_TOPIC else []
@@ -165,7 +137,7 @@ def draw_setting(rng: random.Random) -> Setting:
     if is_coupled:
         table = table_by_partition(partitions)
         jobs = {output: by_partition(job, partitions) for output, job in jobs.items()}
-    configured = (jobs["copy"],) if is_configured else ()
+    jobs = _held(jobs, random.Random(f"paused {apart.getstate()}"))
     connector = random.Random(apart.random()) if apart.random() < CONNECTOR and not from_topic else None
     upstream = _upstream(table, partitions, jobs.values(), connector)
     upstream.every_ms = PERIOD_SHARE_MS
@@ -179,8 +151,7 @@ def draw_setting(rng: random.Random) -> Setting:
         if isinstance(upstream, ConnectorUpstream) and connector is not None:
             _again(upstream, connector)
         upstream.barrier(next_mutation(riding, rng, others))
-    for last in CLOSING:
-        upstream.barrier(last)
+    closing = _close(upstream, jobs.values())
     limits = _limits(apart)
     changelog = BesideChangelog if apart.random() < BESIDE else Changelog
     format_: UpstreamFormat = AfterOnly() if apart.random() < AFTER_ONLY and not from_topic else DEFAULT
@@ -189,7 +160,7 @@ def draw_setting(rng: random.Random) -> Setting:
     return Setting(
         table,
         changelog(upstream, frozenset(vandal.places), format_),
-        configured,
+        (jobs["copy"],) if is_configured else (),
         jobs,
         lanes=_lanes(
             [rng.choice([1, 2, 2]) for _ in range(4)],
@@ -198,15 +169,10 @@ def draw_setting(rng: random.Random) -> Setting:
             share=not is_coupled,
         ),
         compactions=rng.random() < 0.5,
-        closing=len(CLOSING),
+        closing=len(closing),
         limits=limits,
         deletes=random.Random(f"deletes {apart.getstate()}").random() < DELETES,
     )
-
-
-def reading_topic(job: JobDefinition) -> JobDefinition:
-    """The same job with `read: topic`, whose partitions the service counts."""
-    return replace(job, scan=TopicScan(), output_partitions=0)
 
 
 def _lanes(drawn: list[int], partitions: int, *, otherwise: int, share: bool) -> tuple[int, ...]:
@@ -303,7 +269,7 @@ def played(
     world = World(setting, policy, instance_type=instance_type)
     world.start()
     try:
-        _run(world, policy)
+        _run(world, policy, random.Random(f"starts paused {seed}"))
         wrong = violations(world)
     except Exception as error:  # noqa: BLE001  # whatever it is, it is this seed's
         wrong = [f"{type(error).__name__}: {error}"]
@@ -313,7 +279,7 @@ def played(
     return Verdict(seed, wrong, scheduler.digest(), scheduler.trace, policy.faults, world.durable.starts)
 
 
-def _run(world: World, policy: Seeded) -> None:
+def _run(world: World, policy: Seeded, held: random.Random) -> None:
     rng = policy.rng
     backup = world.durable.files.copy() if rng.random() < RESTORED else None
     # A state that is restored from before the oldest barrier has missed its mutations.
@@ -326,21 +292,29 @@ def _run(world: World, policy: Seeded) -> None:
                 world.restore(backup)
         moving = [instance for instance in world.alive if not instance.process.paused]
         if not moving and len(world.alive) <= MOST_INSTANCES and rng.random() < 0.3:
-            world.start()
+            _start(world, held)
         elif world.alive and rng.random() < 0.02:
-            _meddle(world, rng)
+            _meddle(world, rng, held)
     policy.heal()
     world.settle()
 
 
-def _meddle(world: World, rng: random.Random) -> None:
+def _start(world: World, held: random.Random) -> None:
+    """An instance, perhaps one that pauses all jobs: they are resumed by a barrier of the end."""
+    instance = world.start()
+    instance.paused = (
+        any(job.paused for job in world.setting.every_job.values()) and held.random() < PAUSES_ALL
+    )
+
+
+def _meddle(world: World, rng: random.Random, held: random.Random) -> None:
     """What an operator, or a supervisor that is wrong, may do at any time."""
     paused = [instance for instance in world.alive if instance.process.paused]
     match rng.choice(["continue", "continue", "start", "time passes", "power failure"]):
         case "continue" if paused:
             rng.choice(paused).process.paused = False
         case "start" if len(world.alive) < MOST_INSTANCES:
-            world.start()
+            _start(world, held)
         case "time passes" if rng.random() < 0.3:
             world.pass_time(61_000)
         case "power failure" if rng.random() < 0.5:

@@ -24,6 +24,7 @@ from schemas.errors import (
 )
 from schemas.job import JobDefinition
 from schemas.kinds.sinks import ToKafka
+from schemas.records import Add, Resume
 from schemas.settings.limits import Limits
 from schemas.table import TableSchema
 from state.initial.table import SourceTable
@@ -33,6 +34,7 @@ from state.replica import Replica
 from state.values.plan import BatchPlan
 from state.values.progress import is_complete
 from streaming.compaction.barrier_keeping import BarrierKeeping
+from streaming.core.jobs import StartPause
 from streaming.lane.task import LaneTask
 from streaming.protocol.bad_records import BadRecords
 from streaming.protocol.batches import Batches
@@ -109,6 +111,10 @@ class Instance:
         self.compactions, self.limits = compactions, limits
         self.found_older = False  # the state, while that was its own, was older than its outputs
         self.rebuilds = False
+        self.paused = False  # as by `run --paused`
+        self.read_though_paused = False
+        self._start_pause: StartPause | None = None
+        self._stays = frozenset[str]()
         self._earliest: tuple[int, ...] = arrivals.changelog.begins
         self._reader: TableReader | None = None
         self._keeping: BarrierKeeping | None = None
@@ -234,13 +240,21 @@ class Instance:
             registers=NoRegistry(),
             logged=SimulatedLogged(self.arrivals.changelog),
             dropped=self.dropped,
+            start_pause=self.start_pause,
             now_ms=lambda: self.scheduler.now_ms,
         )
         batches = self.batches_type(setup)
         if former is not None:
             self.fence(transactional_id(batches.replica), former.lanes)
-        batches.configure(self.jobs)
+        batches.configure(self.start_pause.configured(self.jobs))
         return batches
+
+    @property
+    def start_pause(self) -> StartPause:
+        """The one of the process, which outlives the trouble that passes."""
+        if self._start_pause is None:
+            self._start_pause = StartPause(self.paused)
+        return self._start_pause
 
     def bad_records(self) -> BadRecords:
         return BadRecords("up", self.arrivals.changelog.faulty, parks=True)
@@ -292,5 +306,17 @@ class Instance:
 
     def batch_done(self, report: BatchReport) -> None:
         self._worked = True
+        self._look_for_reads(report.plan)
         if self.arrivals.deletes and self._keeping is not None:
             self._keeping.delete(report.plan)
+
+    def _look_for_reads(self, plan: BatchPlan) -> None:
+        """Of jobs that were there when all were paused, until one is resumed."""
+        if not self.paused or plan.silent:
+            return
+        if self.start_pause.epoch in (None, plan.epoch):
+            self._stays = frozenset(job.state.name for job in plan.jobs)
+        self.read_though_paused |= any(job.slices for job in plan.jobs if job.state.name in self._stays)
+        mutations = [aligned.barrier.mutation for aligned in plan.barriers]
+        if any(isinstance(mutation, (Resume, Add)) for mutation in mutations):
+            self._stays = frozenset()  # an added one may have the name of one that was dropped

@@ -23,7 +23,7 @@ from schemas.errors import Code, CommitConflict, EnvironmentProblem, Fenced, Out
 from schemas.filter.parse import parse_filter
 from schemas.job import JobDefinition
 from schemas.position import Key, position_to_text
-from schemas.records import Row, VnodeProgress
+from schemas.records import Barrier, Row, VnodeProgress
 from state.columns import OFFSET, PARTITION
 from state.journal import Journal
 from state.ledger import Ledger
@@ -70,6 +70,8 @@ def _violations(world: World) -> Iterator[str]:
             yield f"{instance.process.name} ended with {error!r}"
         if instance.found_older and not world.durable.restored:
             yield f"{instance.process.name} found a state that is older than its outputs"
+        if instance.read_though_paused:
+            yield f"{instance.process.name} read for jobs that it had paused at its start"
         if instance.ended_as_owner:
             yield f"{instance.process.name} ended although the state was its own: {error!r}"
     early = (
@@ -96,7 +98,7 @@ def _violations(world: World) -> Iterator[str]:
 
 def _output(world: World, job: JobDefinition, state: JobState | None) -> Iterator[str]:
     topics, changelog = world.durable.topics, world.setting.changelog
-    partitions = [_committed(topics, job, number) for _, number in topics.partitions(job.output)]
+    partitions = [committed(topics, job, number) for _, number in topics.partitions(job.output)]
     if not any(partitions) and state is None:
         return
     table = changelog.table
@@ -118,6 +120,7 @@ def _output(world: World, job: JobDefinition, state: JobState | None) -> Iterato
         letters,
         has_epochs=job.barrier_topic is not None,
         reads_upstream=job.scan.reads_upstream,
+        from_now=job.from_now,
         initial=_initial(changelog),
     )
     report = checker.run(require_complete=state is not None)
@@ -127,7 +130,9 @@ def _output(world: World, job: JobDefinition, state: JobState | None) -> Iterato
         each for each in report.findings if not (ends_early and each.rule is Rule.BARRIER_MISSING)
     ]
     yield from (str(finding) for finding in findings_left[:3])
-    if report.behind and state is not None:
+    if job.until_complete and state is not None:
+        yield from _end_of(world, job, partitions)
+    elif report.behind and state is not None:
         yield f"{job.output} is {report.behind} barriers behind"
     for number, entries in enumerate(partitions):
         epochs = Counter(entry.barrier for entry in entries if entry.barrier is not None)
@@ -139,6 +144,19 @@ def _output(world: World, job: JobDefinition, state: JobState | None) -> Iterato
             yield f"{job.output}: progress table {known}, output {published}"
 
 
+def _end_of(world: World, job: JobDefinition, partitions: list[list[TopicEntry]]) -> Iterator[str]:
+    """The output of a job until it is complete ends with the batch of the barrier that has completed it."""
+    barriers = [list(_barriers_of(entries)) for entries in partitions]
+    lasts = {topic[-1].curr for topic in barriers}
+    finishing = (each.curr for topic in barriers for each in topic if any(p.finished for p in each.progress))
+    completed = max(finishing, default=0)
+    plans = [plan for plan in plans_of(world) if any(each.epoch == completed for each in plan.barriers)]
+    # What a restored state replays may be cut into other batches.
+    wanted = {plans[-1].epoch} if plans and not world.durable.restored else lasts
+    if len(lasts) > 1 or lasts != wanted:
+        yield f"{job.output} ends with {sorted(lasts)}, and was completed by {completed} in a batch up to {wanted}"
+
+
 def _initial(changelog: Changelog) -> InitialTable | None:
     source = changelog.initial
     return (
@@ -146,8 +164,8 @@ def _initial(changelog: Changelog) -> InitialTable | None:
     )
 
 
-def _committed(topics: Topics, job: JobDefinition, number: int) -> list[TopicEntry]:
-    """Changes and barriers of a partition, wherever these stand, and whether or not they were deleted since."""
+def committed(topics: Topics, job: JobDefinition, number: int) -> list[TopicEntry]:
+    """Changes and barriers of an output's partition, wherever these stand, deleted since or not."""
     data = topics.committed((job.output, number))
     if job.barrier_topic is None:
         return data
@@ -162,11 +180,15 @@ def _letters(world: World, job: JobDefinition) -> list[ListedLetter]:
 
 def _published(partitions: list[list[TopicEntry]]) -> Iterator[tuple[int, VnodeProgress]]:
     for entries in partitions:
-        for entry in entries:
-            if entry.barrier is not None:
-                barrier = entry.closes or decode_barrier(entry.barrier, entry.value, where="output")
-                for progress in barrier.progress:
-                    yield progress.vnode, progress
+        for barrier in _barriers_of(entries):
+            for progress in barrier.progress:
+                yield progress.vnode, progress
+
+
+def _barriers_of(entries: list[TopicEntry]) -> Iterator[Barrier]:
+    for entry in entries:
+        if entry.barrier is not None:
+            yield entry.closes or decode_barrier(entry.barrier, entry.value, where="output")
 
 
 def _known(world: World, state: JobState) -> Iterator[tuple[int, VnodeProgress]]:
@@ -179,8 +201,7 @@ def _known(world: World, state: JobState) -> Iterator[tuple[int, VnodeProgress]]
 def progress_of(world: World, state: JobState) -> dict[int, Progress]:
     """Of a job, as the progress table has it."""
     table = world.setting.table
-    columns = {state.name: state.definition.scan.position_columns(table)}
-    return ProgressTable(world.storage, table).load_all({state.name: state.start}, columns)[state.name]
+    return dict(ProgressTable(world.storage, table).load([state])[state.name])
 
 
 def _progress(world: World, last: int) -> Iterator[str]:
@@ -194,6 +215,7 @@ def _progress(world: World, last: int) -> Iterator[str]:
 
 def _plans(world: World) -> Iterator[str]:
     table = world.setting.table
+    paused_at = {each.start_pause.epoch for each in world.instances if each.paused}
     for before, plan in pairwise(plans_of(world)):
         same = replace(before, skipped=plan.skipped, parked=plan.parked)
         others = same.jobs if world.setting.parks else _without_dropped(same.jobs, plan.jobs)
@@ -213,7 +235,12 @@ def _plans(world: World) -> Iterator[str]:
         if plan.lanes_set != outcome.lanes or not is_followed:
             yield f"the plan of {plan.epoch} has {plan.lanes} lanes, {plan.lanes_set} as set; {outcome.lanes} were set"
         left = outcome.jobs
+        if plan.epoch in paused_at:
+            left = tuple(replace(job, paused=True) for job in left)
         jobs = [job.state for job in plan.jobs]
+        # Which jobs have ended with the batch before is what its progress says.
+        ended = (replace(job, ended=job.ended or job.definition.until_complete) for job in left)
+        left = tuple(other if other in jobs else job for job, other in zip(left, ended, strict=True))
         lost = [job.name for job in left if job.opened and job not in jobs]
         new = [job.name for job in jobs if job not in left and job.start < before.epoch]
         if lost or new:

@@ -17,8 +17,8 @@ from tests.simulation.changelog import Changelog
 from tests.simulation.connector import ConnectorUpstream, FromConnector
 from tests.simulation.crashes import VNODES, left_before_each_step, play_on
 from tests.simulation.fault_policies import Order
-from tests.simulation.histories import job_of, table_of
 from tests.simulation.instance import Instance
+from tests.simulation.jobs import job_of, table_of
 from tests.simulation.state_digest import state_digest
 from tests.simulation.world import Durable, Setting
 

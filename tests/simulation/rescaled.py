@@ -8,7 +8,7 @@ from schemas.job import JobDefinition
 from schemas.records import Add, Lanes, Mutation, Throttle
 from tests.kit.upstream import Upstream
 from tests.simulation.changelog import Changelog
-from tests.simulation.histories import table_of
+from tests.simulation.jobs import table_of
 from tests.simulation.world import Setting
 
 VNODES = 4

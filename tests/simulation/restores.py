@@ -16,8 +16,8 @@ from tests.simulation.cases import Case
 from tests.simulation.changelog import Changelog
 from tests.simulation.crashes import VNODES, left_before_each_step, play_on
 from tests.simulation.fault_policies import Order
-from tests.simulation.histories import job_of, table_of
 from tests.simulation.instance import Instance
+from tests.simulation.jobs import job_of, table_of
 from tests.simulation.storage import Files
 from tests.simulation.world import Durable, Setting, may_restore
 

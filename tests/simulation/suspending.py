@@ -29,8 +29,9 @@ from tests.kit.upstream import Upstream
 from tests.simulation.cases import Case
 from tests.simulation.changelog import Changelog
 from tests.simulation.fault_policies import Order
-from tests.simulation.histories import Verdict, draw_setting, job_of, played, table_of
+from tests.simulation.histories import Verdict, draw_setting, played
 from tests.simulation.instance import AskedToEndError, Instance
+from tests.simulation.jobs import job_of, table_of
 from tests.simulation.redelivery import crashes_of
 from tests.simulation.world import Setting
 

@@ -25,8 +25,8 @@ from streaming.source.decoded import AFTER, AWAITED, AWAITS, BEFORE
 from tests.kit.upstream import Upstream
 from tests.simulation.changelog import Changelog
 from tests.simulation.crashes import ORDERS, left_before_each_step, play_on
-from tests.simulation.histories import job_of, table_of
 from tests.simulation.instance import Instance
+from tests.simulation.jobs import job_of, table_of
 from tests.simulation.lanes import Lanes
 from tests.simulation.state_digest import state_digest
 from tests.simulation.world import Durable, Setting

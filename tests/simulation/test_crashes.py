@@ -7,7 +7,14 @@ from dataclasses import replace
 import pytest
 
 from schemas.settings.limits import Limits
-from tests.simulation.crashes import ORDERS, Exploration, left_before_each_step, replay, twelve_epochs
+from tests.simulation.crashes import (
+    ORDERS,
+    Exploration,
+    jobs_that_begin_or_end,
+    left_before_each_step,
+    replay,
+    twelve_epochs,
+)
 from tests.simulation.state_digest import state_digest
 from tests.simulation.world import Durable
 
@@ -26,6 +33,14 @@ def test_the_law_holds_after_a_crash_before_any_step_of_intervals_in_parts() -> 
     """The first interval goes into the log in parts, the others through the lanes."""
     limits = Limits(interval_records=4, part_records=1)
     exploration = Exploration(replace(twelve_epochs(), limits=limits), ORDERS[0])
+    exploration.run(most_crashes=1)
+    assert not exploration.broken, "\n".join(exploration.broken)
+    assert exploration.distinct[1] > 100
+
+
+@pytest.mark.slow
+def test_the_law_holds_after_a_crash_of_jobs_that_begin_now_or_end() -> None:
+    exploration = Exploration(jobs_that_begin_or_end(), ORDERS[0])
     exploration.run(most_crashes=1)
     assert not exploration.broken, "\n".join(exploration.broken)
     assert exploration.distinct[1] > 100

@@ -18,8 +18,8 @@ from tests.simulation.broker import Broker
 from tests.simulation.changelog import Changelog
 from tests.simulation.crashes import job_of_epochs
 from tests.simulation.fault_policies import NoFaults
-from tests.simulation.histories import job_of, table_of
 from tests.simulation.instance import Instance
+from tests.simulation.jobs import job_of, table_of
 from tests.simulation.scheduler import Strand
 from tests.simulation.world import Setting, World
 

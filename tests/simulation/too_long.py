@@ -10,7 +10,7 @@ from schemas.records import Add, Mutation, Resume, Throttle
 from tests.kit.upstream import Upstream
 from tests.simulation.changelog import Changelog
 from tests.simulation.crashes import VNODES
-from tests.simulation.histories import job_of, reading_topic, table_of
+from tests.simulation.jobs import job_of, reading_topic, table_of
 from tests.simulation.rows import AfterOnly
 from tests.simulation.world import Setting
 

@@ -59,11 +59,12 @@ def test_every_key_is_read() -> None:
             "topic_config": {"min.insync.replicas": 2, "retention.ms": "604800000", "preallocate": True},
             "allow_retention": True,
             "headers": ["trace-id", "a b"],
+            "paused": True,
         },
         TABLE,
     )
     assert job.headers == ("a b", "trace-id")
-    assert (job.replication_factor, job.allow_retention) == (3, True)
+    assert (job.replication_factor, job.allow_retention, job.paused) == (3, True, True)
     assert dict(job.topic_config) == {
         "min.insync.replicas": "2",
         "retention.ms": "604800000",
@@ -319,14 +320,36 @@ def test_what_is_read_begins_with_the_output_and_adds_key_and_filter_columns() -
         ("topic_config", {"retention.ms": 1000}, "allow_retention: true allows it"),
         ("topic_config", {"retention.bytes": 1}, "allow_retention: true allows it"),
         ("allow_retention", "yes", "neither true nor false"),
+        ("paused", "yes", "paused 'yes' is neither true nor false"),
+        ("from", "yesterday", "from 'yesterday' is not beginning or now"),
+        ("from", "now", "from: now with format change, whose updates and deletes say what a row was"),
+        ("until", "tomorrow", "until 'tomorrow' is not complete"),
     ],
 )
 def test_what_is_said_of_the_topic_is_checked(key: str, value: object, expected: str) -> None:
     assert expected in faults_of(COPY | {key: value})
 
 
-def test_an_output_that_may_lose_records_is_no_other_job_and_one_with_other_copies_is() -> None:
+def test_an_output_begins_now_where_its_records_say_nothing_of_rows_before() -> None:
+    upserts = COPY | {"format": "upsert", "from": "now"}
+    job = JobDefinition.declare(upserts, TABLE)
+    assert (job.from_now, job.until_complete) == (True, False)
+    assert JobDefinition.from_json(job.to_json(), TABLE) == job
+    assert job.differences(JobDefinition.declare(COPY | {"format": "upsert"}, TABLE)) == [
+        'from was "now", is null'
+    ]
+    assert "from: now with format debezium" in faults_of(upserts | {"format": "debezium"})
+    assert "which together send nothing" in faults_of(upserts | {"until": "complete"})
+
+
+def test_an_output_may_end_once_it_is_complete_in_every_form() -> None:
+    job = JobDefinition.declare(COPY | {"from": "beginning", "until": "complete"}, TABLE)
+    assert (job.from_now, job.until_complete) == (False, True)
+    assert JobDefinition.from_json(job.to_json(), TABLE) == job
+
+
+def test_a_key_that_may_change_makes_no_other_job_and_another_number_of_copies_does() -> None:
     job = JobDefinition.declare(COPY, TABLE)
-    assert not job.differences(JobDefinition.declare(COPY | {"allow_retention": True}, TABLE))
+    assert not job.differences(JobDefinition.declare(COPY | {"allow_retention": True, "paused": True}, TABLE))
     more = JobDefinition.declare(COPY | {"replication_factor": 3}, TABLE)
     assert job.differences(more) == ["replication_factor was null, is 3"]

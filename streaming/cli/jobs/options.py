@@ -101,6 +101,13 @@ class JobOptions:
     barrier_topic: Annotated[
         str | None, typer.Option(help="Topic for the barriers of the output, made with it.")
     ] = None
+    paused: Annotated[
+        bool | None, typer.Option("--paused", help="Create it paused, until `backfill resume`.")
+    ] = None
+    from_: Annotated[
+        str | None, typer.Option("--from", help="`now`: send changes alone, no row from before.")
+    ] = None
+    until: Annotated[str | None, typer.Option(help="`complete`: end the output once it has all rows.")] = None
     read: Annotated[str | None, typer.Option(help=f"What is read beside live changes: {_SCANS}.")] = None
 
     def declared(self) -> dict[Any, Any]:
@@ -113,7 +120,9 @@ class JobOptions:
             job = read_mapping(
                 self.file, Code.JOB_INVALID, expected="a YAML or JSON file with name and output"
             )
-        given = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "file"}
+        given = {
+            each.name.rstrip("_"): getattr(self, each.name) for each in fields(self) if each.name != "file"
+        }
         if self.columns is not None:
             given["columns"] = [name.strip() for name in self.columns.split(",")]
         job |= {key: value for key, value in given.items() if value is not None}

@@ -26,7 +26,7 @@ from streaming.cli.jobs.options import JobOptions
 from streaming.cli.jobs.served import Served
 from streaming.cli.jobs.status import reading_text
 from streaming.cli.jobs.watching import seconds_text
-from streaming.control.cost import Cost, estimate, of_records
+from streaming.control.cost import Cost, cost_of
 from streaming.kafka.topics import known_settings, partitions_of, watermarks
 from streaming.registry.book import schema_faults
 from streaming.registry.client import Registry, incompatible
@@ -52,10 +52,8 @@ def command(
     if served is None:
         return
     job = served.counted(options.checked(declared, served.config.table))
-    if job.scan.reads_upstream:
-        cost = of_records(watermarks(served.kafka, served.config.upstream))
-    else:
-        cost = estimate(served.storage, served.config.table, job)
+    upstream = served.config.upstream
+    cost = cost_of(job, served.config.table, served.storage, lambda: watermarks(served.kafka, upstream))
     lanes = served.state_reader.read().lanes or served.config.lanes
     limit_of_all = served.config.limits.rate_limit
     seconds = cost.seconds(job, lanes, limit_of_all)
@@ -167,8 +165,9 @@ def _kept_s(served: Served, topic: str) -> float | None:
 
 
 def _facts(job: JobDefinition, cost: Cost, takes: str, schemas: Sequence[str]) -> dict[str, str]:
+    of_kind = _of_changes if job.from_now else _of_records if job.scan.reads_upstream else _of_rows
     return {
-        **(_of_records(job, cost) if job.scan.reads_upstream else _of_rows(job, cost)),
+        **of_kind(job, cost),
         "to": f"{job.output}, {job.output_partitions} partitions, columns {', '.join(job.columns)}",
         "as": job.form,
         **({"headers": ", ".join(job.headers)} if job.headers else {}),
@@ -176,6 +175,11 @@ def _facts(job: JobDefinition, cost: Cost, takes: str, schemas: Sequence[str]) -
         "barriers": "in the output" if job.barrier_topic is None else f"in {job.barrier_topic}",
         "takes": takes,
     }
+
+
+def _of_changes(job: JobDefinition, cost: Cost) -> dict[str, str]:
+    kept = "all changes" if job.filter is None else "changes of rows that it lets through"
+    return {"reads": "nothing: it begins now", "filter keeps": kept, "sends": "every change from then on"}
 
 
 def _of_records(job: JobDefinition, cost: Cost) -> dict[str, str]:
@@ -211,6 +215,8 @@ def _show(facts: Mapping[str, str]) -> None:
 def _duration(
     job: JobDefinition, cost: Cost, seconds: float | None, lanes: int, limit_of_all: int | None
 ) -> str:
+    if job.from_now:
+        return "no time: there is nothing to read"
     if seconds is None and job.scan.reads_upstream and job.rate_limit is None:
         return "as long as the service takes to read and send them: it has no limit"
     if seconds is None:
@@ -246,7 +252,9 @@ def _warnings(
     except BackfillError as error:
         yield str(error)
     yield from misfitting
-    if job.rate_limit == 0:
+    if job.paused and not job.from_now:
+        yield "it is created paused: it reads nothing until `backfill resume`"
+    if job.rate_limit == 0 and not job.from_now:
         yield "with a limit of 0 it reads nothing until `backfill throttle`"
     for topic, who in (
         (served.config.upstream, "the service, after a stop"),

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from streaming.control.state_view import JobView, StateReader, StateView
-from streaming.core.forecast import Forecast, JobsProgress, Rate
+from streaming.core.forecast import DONE, Forecast, JobsProgress, Rate
 
 LOOK_EVERY_S = 0.5
 _PLAIN_EVERY_S = 5.0
@@ -138,7 +138,7 @@ def watch(
             forecasts, jobs = known.after(view), chosen(view)
             bars.show_reading(view)
             bars.show(jobs, forecasts)
-            if view.read is None and all(job.phase == "live" for job in jobs):
+            if view.read is None and all(job.phase in DONE for job in jobs):
                 break
             time.sleep(LOOK_EVERY_S)
     bars.show_last(jobs, forecasts)

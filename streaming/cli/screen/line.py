@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.text import Text
 
 from streaming.cli.jobs.watching import seconds_text
+from streaming.core.forecast import DONE
 from streaming.core.health import HealthCondition
 from streaming.observe.models import JobStatus, Status
 
@@ -39,7 +40,7 @@ def _parts(status: Status) -> list[_Forms]:
     parts: list[_Forms] = [(f"{count} outputs" if count != 1 else "1 output",) if count else ("no job yet",)]
     if status.barrier_age_s is not None:
         parts.append((f"{status.barrier_age_s:.1f} s behind",))
-    under_way = [job for job in status.jobs if job.phase not in ("live", "starting")]
+    under_way = [job for job in status.jobs if job.phase not in (*DONE, "starting")]
     if under_way:
         more = f" and {len(under_way) - 1} more" if len(under_way) > 1 else ""
         parts.append(tuple(f"{form}{more}" for form in _job(under_way[0])))

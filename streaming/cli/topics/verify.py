@@ -103,7 +103,7 @@ def command(
         if as_json:
             print(json.dumps(report.to_dict()))  # noqa: T201
         else:
-            _print(report, show)
+            _print(report, show, case.job)
     _raise_if_broken(reports)
 
 
@@ -179,9 +179,9 @@ def _progress_bar(title: str) -> Iterator[OnProgress]:
         yield lambda read, total: bar.update(task, completed=read, total=total)
 
 
-def _print(report: Report, show: int) -> None:
+def _print(report: Report, show: int, job: JobDefinition) -> None:
     console = Console(soft_wrap=True, highlight=False)
-    console.print(_summary(report))
+    console.print(_summary(report, job))
     for text in report.went_back[:show]:
         console.print(escape(f"log went back, and what followed is in the output: {text}"))
     for finding in report.findings[:show]:
@@ -190,12 +190,14 @@ def _print(report: Report, show: int) -> None:
         console.print(f"… and {report.found - show} more")
 
 
-def _summary(report: Report) -> Table:
+def _summary(report: Report, job: JobDefinition) -> Table:
+    has_ended = job.until_complete and report.vnodes_finished == report.vnode_count
+    behind = "since its end" if has_ended else "not yet in the output"
     verdict = "[green]the law holds[/green]" if report.clean else f"[red]{report.found} findings[/red]"
     records = report.upstream_records + report.output_records
     rows = {
         "records": f"{report.upstream_records:,} upstream, {report.output_records:,} output",
-        "barriers": f"{report.barriers:,} checked, {report.behind:,} not yet in the output",
+        "barriers": f"{report.barriers:,} checked, {report.behind:,} {behind}",
         report.parts: f"{report.vnodes_finished} of {report.vnode_count} finished, "
         f"{report.vnodes_in_progress} in progress",
         "snapshot": f"{report.snapshot_rows:,} rows read",

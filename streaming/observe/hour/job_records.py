@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from streaming.control.state_view import JobView
-from streaming.core.forecast import Phase, Rate
+from streaming.core.forecast import DONE, Phase, Rate
 from streaming.service.events import EventKind, ServiceEvent
 
 
@@ -38,7 +38,7 @@ class JobRecords:
             key, since = (view.name, view.state.start), None if at_start else now
             record = self._records[key] = known.get(key) or JobRecord(now, view.phase, since)
             if record.phase != view.phase:
-                if view.phase == "live":
+                if view.phase in DONE:
                     events.append(ServiceEvent(now, EventKind.COMPLETED, "", job=view.name))
                 record.phase, record.phase_since = view.phase, since
         return events

@@ -47,7 +47,7 @@ function showFacts(now, history) {
   setText(byId("service-short"), `since ${moment(now.started)}${now.parked ? `, ${number(now.parked)} invalid records set aside` : ""}`);
   byId("charts").hidden = !history.length;
   const times = history.map((point) => point.at);
-  const budgets = now.jobs.filter((job) => job.phase !== "live" && job.latency_budget_s !== null).map((job) => job.latency_budget_s);
+  const budgets = now.jobs.filter((job) => !isDone(job) && job.latency_budget_s !== null).map((job) => job.latency_budget_s);
   const budget = budgets.length ? Math.min(...budgets) : null;
   draw(byId("latency"), times, history.map((point) => point.latency_s), {
     label: "seconds from injection to the outputs", shown: seconds, current: now.ready ? (history.at(-1)?.latency_s ?? null) : null, now: now.now, isDelay: true, budget,

@@ -66,7 +66,7 @@ function card(name) {
 
 function stateText(job) {
   const since = job.phase_since === null ? "" : ` since ${moment(job.phase_since)}`;
-  if (job.phase === "live") return `live${since}`;
+  if (isDone(job)) return `${job.phase}${since}`;
   const share = `${percent(job.share)}${job.grew ? " or less: the table grew" : ""}`;
   if (job.phase === "backfilling") return status.ready ? share : `stands at ${share}`;
   if (job.phase === "paused") return `paused at ${share}${since}`;
@@ -74,7 +74,7 @@ function stateText(job) {
 }
 
 function showFigures(part, job) {
-  const isLive = job.phase === "live";
+  const isLive = isDone(job);
   setText(part("state"), stateText(job));
   part("row").classList.toggle("is-live", isLive);
   setText(part("behind"), seconds(job.behind_s));
@@ -97,7 +97,7 @@ function showFigures(part, job) {
 }
 
 function showControls({ part, asked }, job) {
-  const isLive = job.phase === "live";
+  const isLive = isDone(job);
   part("pacing").hidden = isLive || status.condition === "suspended";
   part("steer").hidden = !status.can_steer;
   part("pause").hidden = isLive || !status.can_steer || status.condition === "suspended";
@@ -127,7 +127,7 @@ function showDetails(part, job, history) {
     ...(job.paused_by === null ? [] : [["paused by", job.paused_by, null, true]]),
   ]);
   const times = history.map((point) => point.at);
-  const isLive = job.phase === "live";
+  const isLive = isDone(job);
   const of = (rates) => history.map((point) => point[rates][job.name] ?? 0);
   const how = { shown: count, now: status.now };
   part("rate").hidden = isLive;
@@ -185,7 +185,7 @@ function showVnodes(name, vnodes) {
 }
 
 function showJobs(now, history) {
-  const isRunning = (job) => job.phase !== "live";
+  const isRunning = (job) => !isDone(job);
   const inOrder = [...now.jobs.filter(isRunning), ...now.jobs.filter((job) => !isRunning(job))];
   const names = inOrder.map((job) => job.name);
   for (const name of cards.keys()) if (!names.includes(name)) cards.delete(name);

@@ -24,9 +24,12 @@ function explain() {
 function declared() {
   const fields = new FormData(form);
   const job = {};
-  for (const [name, value] of fields) if (name !== "columns" && value !== "") job[name] = value;
+  for (const [name, value] of fields) if (name !== "columns" && name !== "extent" && value !== "") job[name] = value;
   job.output ??= job.name;
   if ("rate_limit" in job) job.rate_limit = Number(job.rate_limit);
+  if ("paused" in job) job.paused = true;
+  const [extent, which] = fields.get("extent").split("=");
+  if (extent) job[extent] = which;
   const columns = fields.getAll("columns");
   if (columns.length !== status.columns.length) job.columns = columns;
   return job;

@@ -14,7 +14,10 @@ function about(at, now) {
   return `about ${when.toLocaleDateString("en-GB", { weekday: "short", day: "numeric", month: "short" })}, ${text}`;
 }
 
-// One job that is not live, as [its name, the rest].
+// Has it read all? An output that is to end once it is complete gets no further change then.
+const isDone = (job) => job.phase === "live" || job.phase === "ended";
+
+// One job that is not done, as [its name, the rest].
 function underWay(job, now) {
   const share = coarse(job.share);
   if (job.phase === "paused") return [job.name, ` paused at ${share}`];
@@ -56,9 +59,11 @@ function sentenceOf(now) {
   if (!now.jobs_known) return [begin || "No batch has ended yet."];
   if (!now.jobs.length) return [`${begin}No outputs yet.`];
   const live = now.jobs.filter((job) => job.phase === "live");
-  const others = now.jobs.filter((job) => job.phase !== "live");
+  const ended = now.jobs.filter((job) => job.phase === "ended");
+  const others = now.jobs.filter((job) => !isDone(job));
   const pieces = [begin, plural(now.jobs.length, "output")];
   if (live.length) pieces.push(", ", liveText(live, now.jobs.length, now));
+  if (ended.length) pieces.push(`, ${number(ended.length)} ended complete`);
   if (others.length > UNDER_WAY_SHOWN) pieces.push(", ", manyUnderWay(others, now));
   else for (const job of others) {
     const [name, rest] = underWay(job, now);

@@ -78,7 +78,11 @@ class LaneTasks:
 
     def task(self, plan: BatchPlan, progress: Mapping[str, Mapping[int, Progress]]) -> LaneTask:
         """The task of a plan, for the journal's newest version. `progress` is that at the plan's start."""
-        setup, definitions, has_full = self.setup, [job.state.definition for job in plan.jobs], plan.has_full
+        setup, definitions, has_full = (
+            self.setup,
+            [job.state.definition for job in plan.open_jobs],
+            plan.has_full,
+        )
         return LaneTask(
             storage=setup.storage,
             table=setup.table,

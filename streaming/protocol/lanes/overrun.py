@@ -96,7 +96,7 @@ class Overruns:
         return not any(self._has_sent(task, lane) for lane in range(task.plan.lanes))
 
     def _has_sent(self, task: LaneTask, lane: int) -> bool:
-        before = places_before(task, [LaneJob.of(task, job, lane) for job in task.plan.jobs])
+        before = places_before(task, [LaneJob.of(task, job, lane) for job in task.plan.sent_jobs])
         if not before:
             return False
         with task.open_writers(lane, before) as writers:

@@ -37,6 +37,7 @@ from schemas.table import TableSchema
 from state.progress_table import ProgressRow
 from state.values.plan import BatchPlan, JobPlan, JobState, Slice
 from state.values.progress import Completed, NotStarted, Progress
+from streaming.core.jobs import created
 from streaming.protocol.recovery.steps import Step, is_of_another_plan, mark, out_of_step, progress_of
 from streaming.sink.protocol import Ending, SinkOf
 
@@ -153,7 +154,7 @@ class Forward:
             for definition, first in self._unknown(jobs, configured)
             if first.curr == position or (first.curr > position and self._is_trimmed(first))
         )
-        jobs = (*jobs, *(JobState(each, position, rate_limit=each.rate_limit) for each in started))
+        jobs = (*jobs, *(created(each, position) for each in started))
         adopted = self.adopted(jobs, position)
         firsts = [self._first(job.definition) for job in jobs if not job.opened]
         if any(first is not None and first.curr >= position for first in firsts):
@@ -214,7 +215,7 @@ class Forward:
         if not self.active and jobs:
             self.close()
             return None
-        ends = [end for job in jobs for end in self._ends(job)]
+        ends = [end for job in jobs for end in self._ends(job) if not (job.ended and end <= position)]
         if not ends:
             return self._without_outputs(position, [*ahead, *begins])
         low, high = min(ends), max(ends)
@@ -245,7 +246,9 @@ class Forward:
 
     def _ends(self, job: JobState) -> Iterator[int]:
         for each in self._of(job):
-            yield job.start if each.last is None else each.last
+            end = job.start if each.last is None else each.last
+            # A job may have ended before the oldest barrier that the upstream has: that one says it as well.
+            yield max(end, self._oldest) if job.definition.until_complete else end
 
     def close(self) -> None:
         """End the recovery: from here on the state leads."""
@@ -281,6 +284,7 @@ class Forward:
 
         The number that sent them is always one.
         """
+        jobs = [job for job in jobs if not job.state.ended]
         if step.silent or not jobs:
             return lanes
         definitions = [job.state.definition for job in jobs]

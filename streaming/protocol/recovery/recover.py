@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from state.values.plan import BatchPlan
-from state.values.progress import Parts
 from streaming.protocol.effects import Effect, TakeProgress, WritePlan, journaled, repeated
 from streaming.protocol.executor import Executor
 from streaming.runtime.timing import Stopwatch
@@ -38,8 +37,7 @@ class Recovery:
         if drops:
             plan = plan.with_jobs(left)
         executor.state.jobs = tuple(job.state for job in plan.jobs)
-        loaded = executor.progress_table.load_all(executor.state.starts, executor.state.position_columns)
-        executor.state.progress = {name: Parts(states) for name, states in loaded.items()}
+        executor.state.progress = executor.progress_table.load(executor.state.jobs)
         if is_done:
             self.go_on_behind(plan)
             executor.state.drop(executor.setup.dropped)

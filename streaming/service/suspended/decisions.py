@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from schemas.job import JobDefinition
 from schemas.records import RecordId
 from schemas.settings.config import ServiceConfig
 from state.values.plan import JobState
+from streaming.core.jobs import StartPause
 from streaming.protocol.lanes.redelivery import LogResets
 from streaming.source.barriers.injecting.suspended_requests import DropAndTryAgain, TryAgain
 
@@ -23,6 +24,7 @@ class Decisions:
 
     skip_records: frozenset[RecordId]
     log_resets: LogResets
+    start_pause: StartPause = field(default_factory=StartPause)
     dropped: frozenset[str] = frozenset()
     in_state: frozenset[str] = frozenset()
 
@@ -45,7 +47,8 @@ class Decisions:
 
         One that it had may have been dropped since: when the process goes on after trouble, it must not come back.
         """
-        return tuple(job for job in jobs if job.name not in self.dropped | self.in_state)
+        left = (job for job in jobs if job.name not in self.dropped | self.in_state)
+        return self.start_pause.configured(left)
 
     def applied_to(self, config: ServiceConfig) -> ServiceConfig:
         """The configuration of the next run, with `still_configured` jobs."""

@@ -35,6 +35,7 @@ class Shortened(Source):
 
     def __post_init__(self) -> None:
         self._progress: dict[int, VnodeProgress] | None = {}
+        self._is_first = True
 
     def entries(self) -> Iterator[TopicEntry]:
         """The barriers from `since` on, and all data."""
@@ -51,7 +52,9 @@ class Shortened(Source):
             barrier = entry.closes or read_barrier(entry.barrier, entry.value)
         except InputError:
             return entry  # its reader makes a finding of it
-        is_start = not self._progress and not barrier.progress
+        # All that a barrier in the place of others lists is finished as well where a job begins now.
+        is_start = (self._is_first and not barrier.full) or not (self._progress or barrier.progress)
+        self._is_first = False
         self._progress |= {each.vnode: each for each in barrier.progress}
         if barrier.curr < self.since:
             return None

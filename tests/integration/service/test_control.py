@@ -84,6 +84,33 @@ def test_a_job_is_limited_paused_resumed_added_dropped_and_all_is_stopped_by_bar
         assert report.clean, report
 
 
+def test_jobs_stand_still_that_are_created_paused_or_that_a_start_pauses_until_they_are_resumed(
+    set_up: SetUp,
+) -> None:
+    stage = set_up({"name": "copy", "paused": True}, {"name": "other", "rate_limit": 10})
+    upstream = stage.upstream
+    for number in range(300):
+        upstream.put((number, "EU", None, "n"))
+    with stage.running() as run:
+        run.reach(upstream.barrier())
+        while not run.reports[-1].progress.get("other"):
+            run.reach(upstream.barrier())
+        assert run.reports[-1].progress["copy"] == {}
+        run.reach(upstream.barrier(Throttle("other", None)))
+        before = dict(run.reports[-1].progress["other"])
+    with stage.running(paused=True) as run:
+        live(stage, run)
+        assert (run.reports[-1].progress["copy"], run.reports[-1].progress["other"]) == ({}, before)
+    with stage.running() as run:  # what a start has paused stays so
+        live(stage, run)
+        assert run.reports[-1].progress["other"] == before
+        run.reach(upstream.barrier(Resume(None)))
+        run.reach(upstream.barrier())
+        assert run.is_complete("copy")
+        assert run.is_complete("other")
+    assert all(stage.verify(number).clean for number in (0, 1))
+
+
 def test_a_dropped_job_that_is_still_in_the_file_names_its_old_topic_in_vain(set_up: SetUp) -> None:
     stage = set_up({"name": "copy"})
     stage.upstream.put((1, "EU", None, None))

@@ -156,3 +156,51 @@ def test_a_job_is_made_steered_and_ended_while_another_goes_on(
 
 def _read(run: Run, job: str) -> int:
     return sum(report.snapshot_rows.get(job, 0) for report in run.reports)
+
+
+def test_an_output_begins_now_and_another_ends_once_it_is_complete_through_restarts(
+    set_up: SetUp, say: Say, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = set_up({"name": "copy"})
+    topic = stage.config().jobs[0].output
+    now = {"name": "now", "output": f"{topic}-now", "format": "upsert", "from": "now"}
+    ends = {"name": "ends", "output": f"{topic}-ends", "until": "complete", "paused": True}
+    for number in range(300):
+        stage.upstream.put((number, "EU", None, None))
+    with stage.running(barriers="inject", barrier_interval="100ms") as run:
+        run.until(lambda: run.is_complete("copy"))
+        refused_form = ("--name", "now", "--output", f"{topic}-now", "--from", "now")
+        assert refused(say(stage, "create", *refused_form), "JOB_INVALID", 2)
+        status, out, err = say(stage, "plan", *refused_form, "--format", "upsert")
+        assert (status, "nothing: it begins now" in out) == (0, True), err
+        assert say(stage, "create", *refused_form, "--format", "upsert")[0] == 0
+        options = ("--name", "ends", "--output", str(ends["output"]), "--until", "complete", "--paused")
+        assert say(stage, "create", *options)[0] == 0
+        assert (seen(say, stage, "now")["state"], seen(say, stage, "ends")["state"]) == ("live", "paused")
+        stage.upstream.delete(7)
+        stage.upstream.put((8, "US", None, None))
+        assert say(stage, "resume", "ends")[0] == 0
+        run.until(lambda: run.is_complete("ends"))
+        assert seen(say, stage, "ends")["state"] == "ended"
+    last = {partition[-1].offset() for partition in records(stage.upstream.kafka, str(ends["output"]))}
+    stage.upstream.put((8, "EU", None, None))
+    with stage.running(until_complete=True, barriers="inject", barrier_interval="100ms") as run:
+        assert run.end() is None  # an output that has ended is complete
+    with stage.running(barriers="inject", barrier_interval="100ms") as run:
+        stage.upstream.put((9, "US", None, None))
+        run.until(lambda: run.reports[-1].sent_live.get("now", 0) > 0 if run.reports else False)
+        said = say(stage, "create", *options)
+        assert refused(said, "JOB_EXISTS", 2)
+    assert last == {
+        partition[-1].offset() for partition in records(stage.upstream.kafka, str(ends["output"]))
+    }
+    monkeypatch.setenv(CONFIG_VARIABLE, str(stage.folder / "config.yaml"))
+    stage.jobs = [stage.jobs[0], now, ends]
+    (stage.folder / "config.yaml").write_text(json.dumps(stage.declared(barriers="inject")))
+    assert main(["verify", "--require-complete"]) == 0
+    capsys.readouterr()
+    assert main(["consume", "now", "--fold", "--format", "json"]) == 0
+    folded = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert sorted(row["id"] for row in folded) == [8, 9]
+    assert main(["consume", "ends", "--until-complete", "--count", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["inserts"] == 299

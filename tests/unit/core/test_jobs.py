@@ -25,9 +25,9 @@ from schemas.records import (
     Throttle,
 )
 from schemas.table import declare
-from state.values.plan import AlignedBarrier, BatchPlan, JobPlan, JobState, ReplicaVersion, Slice
-from state.values.progress import Completed, Progress
-from streaming.core.jobs import add_configured, jobs_after, reads_on
+from state.values.plan import AlignedBarrier, BatchPlan, JobPlan, JobState, Parked, ReplicaVersion, Slice
+from state.values.progress import Completed, Progress, is_complete
+from streaming.core.jobs import StartPause, add_configured, ended_where_complete, jobs_after, reads_on
 from tests.kit.tables import table
 
 TABLE = table(vnode_count=4)
@@ -158,6 +158,57 @@ def test_mutations_of_several_barriers_take_effect_in_their_order() -> None:
 def test_an_added_job_starts_at_the_end_of_the_batch_with_the_limit_of_its_definition() -> None:
     outcome = jobs_after(plan(Add(definition("c").to_json()), None, None), TABLE)
     assert outcome.jobs[-1] == JobState(definition("c"), 3 << 16, rate_limit=7)
+
+
+def test_a_job_that_is_declared_paused_is_created_so_by_a_request_and_by_the_file() -> None:
+    paused = replace(definition("c"), paused=True)
+    assert jobs_after(plan(Add(paused.to_json())), TABLE).jobs[-1].paused
+    assert [job.paused for job in add_configured((), [paused, definition("d")], 9)] == [True, False]
+
+
+def test_a_start_that_pauses_all_jobs_does_so_once_and_the_journal_keeps_it() -> None:
+    pause, batch = StartPause(is_due=True), plan(Resume("a"), None)
+    assert [job.paused for job in pause.configured([definition("c")])] == [True]
+    first = tuple(job.state for job in batch.jobs)
+    paused = pause.planned(first, batch.epoch)
+    assert [job.paused for job in paused] == [True, True]
+    pause.written(plan(None))  # of the instance before, whose batch was open
+    assert pause.planned(first, batch.epoch) == paused
+    written = BatchPlan.from_json(batch.with_jobs([JobPlan(job) for job in paused]).to_json(), TABLE)
+    pause.written(written)
+    after = jobs_after(written, TABLE).jobs
+    assert [job.paused for job in after] == [False, True]
+    assert pause.planned(after, batch.epoch + 1) == after
+    # A job of the file that is still to come is created paused, whenever that is.
+    assert [job.paused for job in pause.configured([definition("d")])] == [True]
+
+
+def test_a_job_has_ended_once_it_is_complete_if_it_is_to_end_then() -> None:
+    ends, goes_on = (
+        JobState(replace(definition(name), until_complete=name == "ends"), 1) for name in ("ends", "on")
+    )
+    done: dict[int, Progress] = {part: Completed(None, 1) for part in range(4)}
+    partly = {part: done[part] for part in range(3)}
+    for progress, ended in ((partly, False), (done, True)):
+        after = ended_where_complete((ends, goes_on), {"ends": progress, "on": progress})
+        assert [job.ended for job in after] == [ended, False]
+        assert JobState.from_dict(after[0].to_dict(), TABLE) == after[0]
+
+
+def test_lanes_send_nothing_for_a_job_that_has_ended_and_letters_go_to_the_table_then() -> None:
+    batch = plan(None, jobs=("a",))
+    ended = batch.with_jobs([JobPlan(replace(job.state, ended=True)) for job in batch.jobs])
+    assert (batch.sent_jobs, ended.sent_jobs) == (batch.jobs, ())
+    parked = (Parked(0, 0, Code.CHANGE_MALFORMED, 0),)
+    assert not replace(batch, parked=parked).parks_early
+    assert replace(ended, parked=parked).parks_early
+
+
+def test_a_job_that_begins_now_has_nothing_to_read_from_its_start_on() -> None:
+    job = JobState(replace(definition("now"), from_now=True), 1)
+    assert is_complete(job.first_progress, 4)
+    assert all(state == Completed(None, 0) for state in job.first_progress.values())
+    assert JobState(definition("copy"), 1).first_progress == {}
 
 
 def test_a_stop_among_other_mutations_is_named_and_the_others_still_count() -> None:

@@ -292,6 +292,9 @@ def test_what_is_wrong_has_the_code_of_the_command_line(served: tuple[TestClient
         "EXPRESSION_NOT_ALLOWED",
     )
     assert said("/api/v1/jobs", {"name": "Other", "output": "o"}) == (422, "JOB_NAME_INVALID")
+    now = {"name": "other", "output": "o", "from": "now"}
+    assert said("/api/v1/jobs", {**now, "format": "change"}) == (422, "JOB_INVALID")
+    assert said("/api/v1/jobs/plan", {**now, "format": "upsert"})[0] == 200
     assert said("/api/v1/jobs/copy/throttle", {"rate_limit": -1})[0] == 422
     assert requests.sent == []
 

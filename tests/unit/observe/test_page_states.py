@@ -54,6 +54,13 @@ SEEN = {
     "five serving": Seen(
         "serving", r"5 outputs, all up to date \(0\.\d s behind\)\.", None, "serving 50 min", "serving"
     ),
+    "ended": Seen(
+        "serving",
+        r"3 outputs, 2 up to date \(0\.\d s behind\), 1 ended complete\.",
+        None,
+        "serving 50 min",
+        "serving",
+    ),
     "paused": Seen(
         "serving",
         r"3 outputs, 2 up to date \(12 s behind\), third paused at 44 %\.",

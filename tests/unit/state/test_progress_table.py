@@ -7,9 +7,11 @@ import pytest
 from deltalake import DeltaTable
 
 from schemas.errors import CommitConflict
+from schemas.job import JobDefinition
 from state import progress_table
 from state.progress_table import ProgressRow, ProgressTable
 from state.storage import Storage
+from state.values.plan import JobState
 from state.values.progress import Completed, InProgress, NotStarted, Progress
 from tests.kit.tables import table
 
@@ -24,7 +26,12 @@ def opened(storage: Storage) -> ProgressTable:
 
 
 def load(store: ProgressTable, job: str, start: int) -> dict[int, Progress]:
-    return store.load_all({job: start})[job]
+    return dict(store.load([created(job, start)])[job])
+
+
+def created(job: str, start: int, **how: Any) -> JobState:
+    definition = JobDefinition.declare({"name": job, "output": job, **how}, TABLE)
+    return JobState(definition, start)
 
 
 def rows(job: str = "copy", **progress: Progress) -> list[ProgressRow]:
@@ -127,12 +134,18 @@ def test_all_jobs_are_loaded_at_once(storage: Storage, monkeypatch: pytest.Monke
         return read(storage, path, *args, **how)
 
     monkeypatch.setattr(Storage, "read_parquet", counted)
-    assert store.load_all({"a": 0, "b": 0, "new": 20}) == {
+    jobs = [created("a", 0), created("b", 0), created("new", 20)]
+    assert store.load(jobs) == {
         "a": {0: Completed(None, 1), 1: Completed(None, 3)},
         "b": {0: InProgress(("x", AMOUNT), 2)},
         "new": {},
     }
     assert reads == ["progress"]
+
+
+def test_of_a_job_that_begins_now_all_is_done_from_its_start_on(storage: Storage) -> None:
+    job = created("now", 10, format="upsert", **{"from": "now"})
+    assert opened(storage).load([job])["now"] == {vnode: Completed(None, 0) for vnode in range(8)}
 
 
 def test_anybody_can_read_the_table(folder: Storage) -> None:

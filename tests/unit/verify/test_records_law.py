@@ -53,12 +53,17 @@ GOOD = [
 ]
 
 
-def judge(output: Sequence[TopicEntry], *, complete: bool = True) -> Report:
+def judge(output: Sequence[TopicEntry], *, complete: bool = True, from_now: bool = False) -> Report:
     def numbered(entries: Sequence[TopicEntry]) -> list[ListSource]:
         return [ListSource([entry._replace(offset=offset) for offset, entry in enumerate(entries)])]
 
     checker = Checker(
-        TABLE, OutputView(TABLE), ("up", numbered(UPSTREAM)), ("out", numbered(output)), reads_upstream=True
+        TABLE,
+        OutputView(TABLE),
+        ("up", numbered(UPSTREAM)),
+        ("out", numbered(output)),
+        reads_upstream=True,
+        from_now=from_now,
     )
     return checker.run(require_complete=complete)
 
@@ -110,3 +115,22 @@ def test_the_order_of_all_keys_counts() -> None:
     """In an output of a table records of different keys may change places."""
     other = [*GOOD[:3], C, B, *GOOD[5:]]
     assert not judge(other).clean
+
+
+NOW = [barrier(2, VnodeProgress(0, None, True, 0)), D, barrier(3), E, barrier(4)]
+
+
+@pytest.mark.parametrize(
+    ("output", "rules"),
+    [
+        (NOW, set()),
+        ([NOW[0], C, *NOW[1:]], {Rule.EXTRA}),
+        ([NOW[0], *NOW[2:]], {Rule.LOST}),
+        ([barrier(2), *NOW[1:]], {Rule.PROGRESS_INVALID}),
+    ],
+)
+def test_a_job_that_begins_now_is_sent_the_records_behind_its_start(
+    output: list[TopicEntry], rules: set[Rule]
+) -> None:
+    assert {finding.rule for finding in judge(output, complete=False, from_now=True).findings} >= rules
+    assert bool(judge(output, complete=False, from_now=True).findings) == bool(rules)

@@ -1,0 +1,95 @@
+"""A job that begins now: what `verify` says where a row from before is sent, or a change behind its start is not."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from schemas.records import Change, Op
+from streaming.verify.checker import Checker
+from streaming.verify.findings import Rule
+from streaming.verify.records.rows import OutputView
+from streaming.verify.sources.shortened import FoldedOutput, Shortened
+from tests.kit.encoded_histories import ListSource, encoded, judge
+from tests.kit.histories import History, Item, clean_history
+
+SEEDS = range(60)
+
+
+def _start(history: History) -> int:
+    barrier = history.output[0][0].barrier
+    assert barrier is not None
+    return barrier.curr
+
+
+def _sends_a_row_from_before(history: History) -> bool:
+    """One that was there at the start, behind the start barrier, as a job that begins at the beginning does it."""
+    table = dict(history.tables())[_start(history)]
+    shown = ((key, row) for key in sorted(table, key=repr) if (row := history.show(table[key])) is not None)
+    key, row = next(shown, (None, None))
+    if key is None or row is None or len(history.output[0]) < 2:
+        return False
+    history.output[history.home(key)].insert(1, Item(key, Change(Op.INSERT, None, row)))
+    return True
+
+
+def _loses_a_change(history: History) -> bool:
+    for items in history.output:
+        place = next((number for number, item in enumerate(items) if item.barrier is None), None)
+        if place is not None:
+            items.pop(place)
+            return True
+    return False
+
+
+def _starts_unfinished(history: History) -> bool:
+    first = history.output[-1][0]
+    assert first.barrier is not None
+    history.output[-1][0] = Item(barrier=replace(first.barrier, progress=first.barrier.progress[1:]))
+    return bool(first.barrier.progress)
+
+
+@pytest.mark.parametrize(
+    ("tamper", "rules"),
+    [
+        (_sends_a_row_from_before, {Rule.EXTRA, Rule.DIFFERENT}),
+        (_loses_a_change, {Rule.LOST, Rule.DIFFERENT}),
+        (_starts_unfinished, {Rule.PROGRESS_INVALID}),
+    ],
+)
+def test_what_it_may_not_do_is_found(tamper: Callable[[History], bool], rules: set[Rule]) -> None:
+    tried = 0
+    for seed in SEEDS:
+        history = clean_history(random.Random(seed), from_now=True)
+        if tamper(history):
+            tried += 1
+            assert {finding.rule for finding in judge(history).findings} & rules, seed
+    assert tried > 10
+
+
+def test_an_ordinary_output_is_none_of_a_job_that_begins_now_nor_the_other_way_round() -> None:
+    for from_now in (False, True):
+        broken = [clean_history(random.Random(seed), from_now=from_now) for seed in SEEDS]
+        for history in broken:
+            history.from_now = not from_now
+        assert sum(not judge(history).clean for history in broken) > len(broken) / 2
+
+
+def test_it_is_judged_from_any_barrier_on_where_the_oldest_ones_were_deleted() -> None:
+    for seed in SEEDS[::3]:
+        history = clean_history(random.Random(seed), from_now=True)
+        view = OutputView(history.table, history.columns, history.condition)
+        upstream, output = encoded(history)
+        for since in [int(entry.barrier) for entry in output[0] if entry.barrier is not None]:
+            sources = [FoldedOutput(Shortened(ListSource(part), since, lists=True), view) for part in output]
+            report = Checker(
+                history.table,
+                view,
+                ("up", [Shortened(ListSource(part), since, lists=False) for part in upstream]),
+                ("out", sources),
+                from_now=True,
+            ).run(require_complete=True)
+            assert report.clean, (seed, since, report.findings[:2])
