@@ -294,7 +294,7 @@ class BatchPlan:
 
     @classmethod
     def from_json(cls, text: str, table: TableSchema) -> BatchPlan:
-        """Read what `to_json` gave, in this version or a former one."""
+        """Read what `to_json` gave."""
         raw = json.loads(text)
         return cls(
             start=None if raw["start"] is None else _aligned_from_dict(raw["start"]),
@@ -305,10 +305,7 @@ class BatchPlan:
             jobs=tuple(_job_from_dict(item, table) for item in raw["jobs"]),
             lanes_set=raw.get("lanes_set"),
             skipped=tuple((partition, offset) for partition, offset in raw["skipped"]),
-            parked=tuple(
-                Parked(partition, offset, Code(code), lane)
-                for partition, offset, code, lane in raw.get("parked", ())
-            ),
+            parked=tuple(Parked(part, at, Code(code), lane) for part, at, code, lane in raw["parked"]),
             until=tuple(raw["until"]) if raw.get("until") else None,
             silent=raw.get("silent", False),
             seen=marks_from_dict(raw.get("seen", {})),
@@ -324,10 +321,7 @@ def _aligned_to_dict(aligned: AlignedBarrier) -> dict[str, Any]:
 
 def _aligned_from_dict(raw: Mapping[str, Any]) -> AlignedBarrier:
     barrier = decode_barrier(raw["curr"].encode(), bytes.fromhex(raw["avro"]), where="journal")
-    if "offsets" in raw:
-        # Written by former versions: the offset of the barrier's own record in each partition.
-        return AlignedBarrier(barrier, tuple(offset + 1 for offset in raw["offsets"]))
-    return AlignedBarrier(barrier, tuple(raw["ends"]), raw.get("in_data", True))
+    return AlignedBarrier(barrier, tuple(raw["ends"]), raw["in_data"])
 
 
 def _bound(key: Key | None) -> str | None:

@@ -1,13 +1,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.avro.codec import encode_barrier
 from schemas.errors import Code
 from schemas.job import JobDefinition
 from schemas.position import Key
@@ -98,47 +96,6 @@ def plans(draw: st.DrawFn) -> BatchPlan:
 
 @given(plans())
 def test_a_plan_comes_back_from_its_json_as_it_was(plan: BatchPlan) -> None:
-    assert BatchPlan.from_json(plan.to_json(), TABLE) == plan
-
-
-def test_a_plan_of_a_version_that_did_not_park_can_be_gone_on_with() -> None:
-    plan = BatchPlan(None, (), (0,), ReplicaVersion(0, 0, 0), 1)
-    raw = json.loads(plan.to_json())
-    del raw["parked"]
-    assert BatchPlan.from_json(json.dumps(raw), TABLE) == plan
-
-
-@given(plans())
-def test_a_plan_of_a_version_that_wrote_the_offsets_of_barriers_is_the_same_batch(plan: BatchPlan) -> None:
-    raw = json.loads(plan.to_json())
-    for barrier in (*raw["barriers"], *([raw["start"]] if raw["start"] else [])):
-        barrier["offsets"] = [end - 1 for end in barrier.pop("ends")]
-        del barrier["in_data"]
-    start = None if plan.start is None else replace(plan.start, in_data=True)
-    barriers = tuple(replace(each, in_data=True) for each in plan.barriers)
-    assert BatchPlan.from_json(json.dumps(raw), TABLE) == replace(plan, start=start, barriers=barriers)
-
-
-def test_a_plan_that_a_former_version_left_open_is_gone_on_with() -> None:
-    """As it was written, with barriers whose own records are at the offsets 4 and 7, then 9 and 9."""
-    barriers = [
-        {"curr": "65536", "avro": encode_barrier(FIRST).hex(), "offsets": [4, 7]},
-        {"curr": "131072", "avro": encode_barrier(SECOND).hex(), "offsets": [9, 9]},
-    ]
-    text = json.dumps(
-        {
-            "start": barriers[0],
-            "barriers": barriers[1:],
-            "first_offsets": [5, 8],
-            "replica": {"base": 0, "log": 1, "folded": 0},
-            "lanes": 2,
-            "jobs": [],
-            "skipped": [[1, 8]],
-        }
-    )
-    plan = BatchPlan.from_json(text, TABLE)
-    assert plan.start == AlignedBarrier(FIRST, (5, 8))
-    assert (plan.end, plan.end_offsets) == (AlignedBarrier(SECOND, (10, 10)), (10, 10))
     assert BatchPlan.from_json(plan.to_json(), TABLE) == plan
 
 
