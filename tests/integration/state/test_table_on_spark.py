@@ -12,7 +12,7 @@ from state.storage import Storage
 from streaming.control.table_version import ReplicaVersions
 from tests.kit.replica_history import TABLE, ReplicaHistory
 
-OFTEN = StateRetention(files_s=0, log_s=0, checkpoint_commits=4, base_checkpoint_commits=2)
+OFTEN = StateRetention(log_s=0, checkpoint_commits=4, base_checkpoint_commits=2)
 
 
 def test_spark_reads_the_table_at_a_barrier_and_a_pinned_one_behind_a_gap_in_the_log(
