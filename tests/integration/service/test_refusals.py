@@ -70,8 +70,9 @@ def test_a_state_that_is_not_this_services_newest_is_refused(set_up: SetUp) -> N
     refused(stage, Code.VNODE_LAYOUT_CHANGED, 6, str(state), table={**table, "vnode_count": 32})
     both = {"primary_key": ["id", "region"], "distribution_key": ["id"]}
     refused(stage, Code.PK_CHANGED, 6, str(state), table={**table, **both})
-    wider = {**table["columns"], "more": "int"}
-    refused(stage, Code.SCHEMA_CHANGED, 6, str(state), table={**table, "columns": wider})
+    wider, other_type = ({**table["columns"], name: "binary"} for name in ("more", "note"))
+    refused(stage, Code.COLUMN_WAS_IGNORED, 6, str(state), table={**table, "columns": wider})
+    refused(stage, Code.SCHEMA_CHANGED, 6, str(state), table={**table, "columns": other_type})
     refused(stage, Code.NO_JOB, 2, jobs=[], state="none", until_complete=True)
     changed = [{**stage.jobs[0], "filter": "id > 5"}]
     refused(stage, Code.JOB_CHANGED, 2, "job copy", jobs=changed)
