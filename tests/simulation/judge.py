@@ -235,9 +235,10 @@ def _plans(world: World) -> Iterator[str]:
         if plan.lanes_set != outcome.lanes or not is_followed:
             yield f"the plan of {plan.epoch} has {plan.lanes} lanes, {plan.lanes_set} as set; {outcome.lanes} were set"
         left = outcome.jobs
-        if plan.epoch in paused_at:
-            left = tuple(replace(job, paused=True) for job in left)
         jobs = [job.state for job in plan.jobs]
+        # Whoever was to pause them may have died before its plan was written.
+        if plan.epoch in paused_at and any(job.paused for job in jobs if job.opened):
+            left = tuple(replace(job, paused=True) for job in left)
         # Which jobs have ended with the batch before is what its progress says.
         ended = (replace(job, ended=job.ended or job.definition.until_complete) for job in left)
         left = tuple(other if other in jobs else job for job, other in zip(left, ended, strict=True))
