@@ -115,13 +115,19 @@ def _ignored(format_: UpstreamFormat | None) -> list[str] | None:
 
 
 def refuse_foreign(
-    known: str, table: TableSchema, upstream: UpstreamIdentity, *, state: str, has_plan: bool = True
+    known: str,
+    table: TableSchema,
+    upstream: UpstreamIdentity,
+    *,
+    state: str,
+    has_plan: bool = True,
+    is_read: bool = True,
 ) -> None:
     """Check that the state with the binding `known` fits this table and upstream.
 
     A state without a plan has read nothing, so the topic may have gained partitions since, unless it starts at offsets.
     The table may have further columns behind those of the state, and a column further names, if no record before can
-    have had them.
+    have had them; not until it `is_read` from its database, for chunks of its rows are there without them.
     Raises: StateError(SCHEMA_CHANGED, VNODE_LAYOUT_CHANGED, PK_CHANGED, COLUMN_WAS_IGNORED); as
     `UpstreamIdentity.refuse_other`.
     """
@@ -130,7 +136,7 @@ def refuse_foreign(
     before.pop(_WIDTHS, None)
     start = before.pop(START, None)  # `streaming.service.initial.start` looks at it
     names = list(before["columns"])
-    if list(table.column_names[: len(names)]) == names:
+    if is_read and list(table.column_names[: len(names)]) == names:
         own = {name: each for name, each in declared["columns"].items() if name in names}
         renamed = [name for name in names if _is_renamed(name, before["columns"][name], own[name])]
         declared["columns"] = {**own, **{name: before["columns"][name] for name in renamed}}

@@ -70,6 +70,15 @@ def test_columns_are_added_behind_the_others_where_new_ones_wait() -> None:
         assert str(refusal(bound, columns)).startswith("SCHEMA_CHANGED")
 
 
+def test_a_table_that_is_being_read_from_its_database_takes_no_column() -> None:
+    """The chunks that were read have no values of it, and would take the place of events that have."""
+    bound = binding(table(FIRST), UPSTREAM, format_=WAIT)
+    with pytest.raises(StateError) as refused:
+        refuse_foreign(bound, table(SECOND), UPSTREAM, state="s", is_read=False)
+    assert refused.value.code is Code.SCHEMA_CHANGED
+    refuse_foreign(bound, table(FIRST), UPSTREAM, state="s", is_read=False)
+
+
 def test_a_column_may_get_further_names() -> None:
     bound = binding(table({**FIRST, "c": {"type": "int", "field": "a"}}), UPSTREAM, format_=WAIT)
 

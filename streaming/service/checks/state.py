@@ -94,12 +94,14 @@ def binding(found: Surroundings) -> Iterator[Finding]:
     """
     if found.entry is None:
         return
+    plan, begins_in_database = found.entry.plan, found.config.initial_postgres is not None
     refuse_foreign(
         found.entry.table,
         found.config.table,
         found.upstream,
         state=found.storage.root,
-        has_plan=found.entry.plan is not None,
+        has_plan=plan is not None,
+        is_read=not begins_in_database if plan is None else plan.reading is None,
     )
     yield Finding.ok("binding", f"a state of {found.upstream.topic}, with the table as it is declared")
 
