@@ -17,7 +17,7 @@ from schemas.records import Add, Drop, Lanes, Mutation, Other, Pause, Resume, St
 BRANCHES: dict[str, type[Mutation]] = {
     kind.__name__: kind for kind in (Add, Drop, Pause, Resume, Throttle, Stop)
 }
-"""Those with a branch of their own in Avro."""
+"""Mutations that have a branch of their own in Avro, by name."""
 _LONG_MAX = 2**63 - 1
 _KNOWN: dict[str, TypeAdapter[Any]] = {
     name: TypeAdapter(kind) for name, kind in {**BRANCHES, Lanes.__name__: Lanes}.items()

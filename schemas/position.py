@@ -13,7 +13,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from schemas.table import Column
-from schemas.types import TypeName, Value
+from schemas.types import TypeName, Value, json_literal
 
 Key = tuple[Any, ...]
 """A primary key's values in key order."""
@@ -24,20 +24,7 @@ _JSON_FORM: dict[TypeName, type] = {TypeName.BOOLEAN: bool, TypeName.INT: int, T
 
 def position_to_text(key: Key) -> str:
     """The text of a key whose decimals are at their declared scale (as the codec gives them)."""
-    return json.dumps([_to_json(value) for value in key], ensure_ascii=False, separators=(",", ":"))
-
-
-def _to_json(value: Value) -> Value:
-    match value:
-        case Decimal():
-            return format(value, "f")
-        case dt.datetime():
-            # strftime does not pad years before 1000
-            return value.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ").rjust(27, "0")
-        case dt.date():
-            return value.isoformat()
-        case _:
-            return value
+    return json.dumps([json_literal(value) for value in key], ensure_ascii=False, separators=(",", ":"))
 
 
 def position_from_text(text: str, key_columns: Sequence[Column]) -> Key:
@@ -57,7 +44,7 @@ def _from_json(value: Value, column: Column) -> Value:
         raise ValueError(f"a position's value for {column.name} is no {column.type}")
     parsed = _parsed(value, kind)
     # The parsers read more forms than the contract has; a value has one text only.
-    if _to_json(parsed) != value:
+    if json_literal(parsed) != value:
         raise ValueError(f"a position's value for {column.name} is not written as {column.type} is")
     return parsed
 

@@ -6,6 +6,8 @@ One value of a column is, in Python: bool, int, float, Decimal (exactly the decl
 
 from __future__ import annotations
 
+import base64
+import datetime as dt
 import re
 from dataclasses import dataclass
 from decimal import Context, Decimal
@@ -166,3 +168,18 @@ class ColumnType:
     def spark_ddl(self) -> str:
         """The type's name in Spark SQL, which is the declared one."""
         return str(self)
+
+
+def json_literal(value: Value) -> bool | int | float | str | None:
+    """A value as JSON has it in positions and declarations: one text for a value, in UTC, with all six digits."""
+    match value:
+        case Decimal():
+            return format(value, "f")
+        case bytes():
+            return base64.b64encode(value).decode()
+        case dt.datetime():
+            return f"{value.astimezone(dt.UTC).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
+        case dt.date():
+            return value.isoformat()
+    literal: bool | int | float | str | None = value
+    return literal

@@ -1,8 +1,8 @@
 """Small JSON files of a state, each there as a whole or not at all: schemas, empty ranges, pins, a first read's pace.
 
 None of them is needed for exactly once. A lost schema costs a request to the registry; without the empty ranges
-DATA_LOST may be reported where nothing is lost; without a pace the configuration's counts;
-without its pin a version of the replica is cleaned away.
+DATA_LOST may be reported where nothing is lost; without a pace the configuration's counts; without its pin a version of
+the replica is cleaned away.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ from dataclasses import field as dataclass_field
 from typing import Any, Literal, cast
 
 from schemas.faults import nearest
-from schemas.kinds.fills import fill_literal, fill_of
-from schemas.types import ColumnType, TypeName, Value
+from schemas.kinds.fills import fill_of, is_text
+from schemas.types import ColumnType, TypeName, Value, json_literal
 
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 RESERVED_PREFIX = "_bf_"
@@ -79,7 +79,7 @@ class Column:
         """The given ones of `field`, `time`, `decimal`, `unsigned` and `fill`, but `fill: null`."""
         field = [*self.names_in_records] if self.aliases else self.field
         given: dict[str, Any] = {"field": field, "time": self.time, "decimal": self.decimal}
-        given |= {"unsigned": self.unsigned, "fill": fill_literal(self.fill)}
+        given |= {"unsigned": self.unsigned, "fill": json_literal(self.fill)}
         return {key: value for key, value in given.items() if value is not None}
 
     @property
@@ -162,15 +162,7 @@ def _names_in_records(name: str, field: object) -> list[str]:
         return [name]
     names = list[str]()
     for each in field if isinstance(field, list) and field else [field]:
-        if not (isinstance(each, str) and 0 < len(each) <= _MAX_FIELD and _is_text(each)):
+        if not (isinstance(each, str) and 0 < len(each) <= _MAX_FIELD and is_text(each)):
             raise ValueError(f"field {each!r} is no text of 1 to {_MAX_FIELD} characters")
         names.append(each)
     return names
-
-
-def _is_text(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -31,7 +31,9 @@ def fill_of(given: object, kind: ColumnType) -> Value:
         case TypeName.DECIMAL if type(given) in (int, float, str):
             return _decimal(str(given), kind)
         case TypeName.STRING if isinstance(given, str):
-            return _text(given)
+            if not is_text(given):
+                raise ValueError("text without half a surrogate pair")
+            return given
         case TypeName.BINARY if isinstance(given, str):
             return _bytes(given)
         case TypeName.DATE if isinstance(given, str) or type(given) is dt.date:
@@ -41,21 +43,6 @@ def fill_of(given: object, kind: ColumnType) -> Value:
         case TypeName.TIMESTAMP if isinstance(given, dt.datetime):
             return given.replace(tzinfo=given.tzinfo or dt.UTC).astimezone(dt.UTC)
     raise ValueError(f"a value of {kind}")
-
-
-def fill_literal(fill: Value) -> bool | int | float | str | None:
-    """The literal of a fill, of which `fill_of` makes the same value."""
-    match fill:
-        case Decimal():
-            return format(fill, "f")
-        case bytes():
-            return base64.b64encode(fill).decode()
-        case dt.datetime():
-            return f"{fill.replace(tzinfo=None).isoformat()}Z"
-        case dt.date():
-            return fill.isoformat()
-    literal: bool | int | float | str | None = fill
-    return literal
 
 
 def _real(given: object, *, is_single: bool) -> float:
@@ -81,12 +68,13 @@ def _decimal(text: str, kind: ColumnType) -> Decimal:
     return exact
 
 
-def _text(text: str) -> str:
+def is_text(text: str) -> bool:
+    """False for a string with half a surrogate pair, which has no UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise ValueError("text without half a surrogate pair") from None
-    return text
+        return False
+    return True
 
 
 def _bytes(text: str) -> bytes:

@@ -32,8 +32,8 @@ class Limits:
     `interval_records` and `lane_bytes`: upstream records between two barriers, and decoded changes of them in one lane,
     from which on an interval is handled in parts; a lane needs about five times the memory of what it holds.
     `part_records`: changes of such a part. `rate_limit`: snapshot rows per second of all jobs together, None for any
-    number. `long_transaction_ms`: how long a lane's transaction may take then; the
-    broker's own limit (`transaction.max.timeout.ms`, 15 minutes by default) must allow it.
+    number. `long_transaction_ms`: how long a lane's transaction may take then; the broker's own limit
+    (`transaction.max.timeout.ms`, 15 minutes by default) must allow it.
     """
 
     record_bytes: int = 1_000_000

@@ -91,7 +91,7 @@ class StateView:
     copy: CopyProgress | None = None
     end: LastEnd | None = None
     lanes_set: int | None = None
-    """What the last `backfill lanes` has set; None where the number is the configuration's."""
+    """Number that the last `backfill lanes` has set; None where the configuration's holds."""
     done_ms: int | None = None
     """The end of the last batch that is done, in Unix milliseconds by the storage's clock."""
 

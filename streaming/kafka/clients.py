@@ -14,10 +14,7 @@ from typing import Any, Self
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from schemas.errors import (
-    Code,
-    ConfigError,
-)
+from schemas.errors import Code, ConfigError
 from schemas.settings.client_settings import PassedSettings, Role, for_java_consumer
 from schemas.settings.kafka import KafkaConfig
 from schemas.settings.security import Security

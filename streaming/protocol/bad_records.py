@@ -28,7 +28,7 @@ _NEVER_PARKED = (
     Code.SCHEMA_WAITS,
 )
 """A letter is longer than its record, so one that is too long can't be sent anywhere; a producer that marks records as
-barriers has to be stopped; a truncate is not about one row; and a record with a new field is not at fault."""
+barriers has to be stopped; a truncate is not about one row; a record with a new field is valid once it is declared."""
 
 log = structlog.get_logger(__name__)
 

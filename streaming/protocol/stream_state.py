@@ -48,7 +48,7 @@ class StreamState:
         self.seen: Marks = {}
         """The positions seen of the upstream up to the end of the log, if its records may be redelivered."""
         self.lanes_set: int | None = None
-        """What the last `Lanes` has set; None where the configuration's number holds."""
+        """Number that the last `Lanes` has set; None where the configuration's holds."""
         self.configured: tuple[JobDefinition, ...] = ()
         """Jobs of the configuration that are still to be added."""
         self._in_file: frozenset[str] = frozenset()

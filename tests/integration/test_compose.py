@@ -42,7 +42,7 @@ class Compose:
         return done.stdout
 
     def log(self) -> str:
-        """What the service and the broker said last: `down` takes it away."""
+        """The last log lines of service and broker, which `down` takes away."""
         return self.finished("logs", "--no-color", "--tail", "60", "backfill", "kafka").stdout
 
     def finished(self, *words: str) -> subprocess.CompletedProcess[str]:

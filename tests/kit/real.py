@@ -42,7 +42,7 @@ from tests.kit.avro_codec import ChangeCodec, KeyCodec
 
 WAIT_S = 240.0  # for one batch; a wait ends as soon as its condition holds
 OPTIONS = "compaction_least_rows", "accept_log_reset", "paused"
-"""Those of a service that a test may set."""
+"""Options of a service that a test may set."""
 
 
 class RealUpstream:

@@ -71,7 +71,7 @@ class ReplicaHistory:
         replica.trim()
 
     def clean(self) -> None:
-        """What is kept by pins alone."""
+        """Delete all files but those of pinned versions."""
         pins = TablePins(self.storage).read().values()
         clean_table(self.storage, LOG_PATH, held=[each.log for each in pins])
         clean_table(self.storage, BASE_PATH, held=[each.base for each in pins])

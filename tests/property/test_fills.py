@@ -16,9 +16,9 @@ from schemas.formats.append import AppendFormat
 from schemas.formats.debezium import DebeziumFormat
 from schemas.formats.protocol import UpstreamFormat
 from schemas.formats.upsert import UpsertFormat
-from schemas.kinds.fills import fill_literal, fill_of
+from schemas.kinds.fills import fill_of
 from schemas.table import TableSchema, declare
-from schemas.types import ColumnType, TypeName, Value
+from schemas.types import ColumnType, TypeName, Value, json_literal
 from tests.kit.decoding import Record, changes_of, differences
 from tests.kit.drawn import drawn
 from tests.kit.service_reading import disagreements
@@ -181,7 +181,7 @@ def test_a_fill_of_every_type_is_declared_and_read_back(kind: ColumnType) -> Non
     if kind.name in (TypeName.FLOAT, TypeName.DOUBLE):
         wanted = st.floats(allow_nan=False, allow_infinity=False, width=32)
     for value in drawn(wanted, 40):
-        literal = json.loads(json.dumps(fill_literal(value)))
+        literal = json.loads(json.dumps(json_literal(value)))
         columns = {"id": "bigint", "c": {"type": str(kind), "fill": literal}}
         table = declare({"name": "t", "columns": columns, "primary_key": ["id"]})
         assert table.by_name["c"].fill == value

@@ -236,7 +236,7 @@ def _plans(world: World) -> Iterator[str]:
             yield f"the plan of {plan.epoch} has {plan.lanes} lanes, {plan.lanes_set} as set; {outcome.lanes} were set"
         left = outcome.jobs
         jobs = [job.state for job in plan.jobs]
-        # Whoever was to pause them may have died before its plan was written.
+        # The instance that was to pause them may have died before its plan was written.
         if plan.epoch in paused_at and any(job.paused for job in jobs if job.opened):
             left = tuple(replace(job, paused=True) for job in left)
         # Which jobs have ended with the batch before is what its progress says.

@@ -196,9 +196,8 @@ class RowShape:
         unread: Sequence[str] | None = None,
     ) -> None:
         self._columns, self._kind, self._exact, self._unless = columns, kind, exact, bool(unless)
-        # Either of the two alone is a field like others, and no column.
-        self._both = np.logical_or if unread is not None else np.logical_and
-        unread = [name for name in unread or () if name not in unless] if unread is not None else None
+        # Where all fields have to be known, either of the two alone is a field like others, and no column.
+        self._are_unusual = np.logical_and if unread is None else np.logical_or
         fields, names = list[Any](), list[str]()
         self._get = list[list[Callable[[Any], Any]]]()
         for column in columns:
@@ -209,9 +208,8 @@ class RowShape:
             ]
             names += column.names
             self._get.append([attrgetter(f"c{place}") for place in places])
-        for name in (*(unread or ()), *unless):
-            if name in unless:
-                self._get.append([attrgetter(f"c{len(names)}")])
+        for name in (*(each for each in unread or () if each not in unless), *unless):
+            self._get.append([attrgetter(f"c{len(names)}")])
             fields.append(_field(len(names), msgspec.Raw, exact=False, tells_absence=False))
             names.append(name)
         self.type = msgspec.defstruct(
@@ -228,13 +226,14 @@ class RowShape:
         if self._unless:
             one, other = (list(map(len, map(get, decoded))) for [get] in self._get[-2:])
             if any(one) or any(other):
-                unusual |= self._both(one, other)
+                unusual |= self._are_unusual(one, other)
         arrays = []
         for column, gets, kind in zip(self._columns, self._get, self._kind, strict=False):
             found = [list(map(get, decoded)) for get in gets]
-            array, odd = (
-                _plain(column, found[0], kind) if column.is_plain else _with_fill(column, found, kind)
-            )
+            if column.is_plain:
+                array, odd = finished(column.cell, found[0], kind.type)
+            else:
+                array, odd = _with_fill(column, found, kind.type)
             arrays.append(array)
             if odd is not None:
                 unusual |= odd
@@ -243,12 +242,8 @@ class RowShape:
         return pa.StructArray.from_arrays(arrays, fields=list(self._kind)), unusual
 
 
-def _plain(column: JsonField, values: Sequence[Any], kind: pa.Field) -> tuple[pa.Array, Flags | None]:
-    return finished(column.cell, values, kind.type)
-
-
 def _with_fill(
-    column: JsonField, found: Sequence[Sequence[Any]], kind: pa.Field
+    column: JsonField, found: Sequence[Sequence[Any]], kind: pa.DataType
 ) -> tuple[pa.Array, Flags | None]:
     """The values by the first of a column's names that each object has, and the fill of those that have none."""
     values = list(found[0])
@@ -256,11 +251,11 @@ def _with_fill(
         values = [each if _is_there(each) else other for each, other in zip(values, more, strict=True)]
     is_there = [_is_there(each) for each in values]
     if all(is_there):
-        return finished(column.cell, values, kind.type)
+        return finished(column.cell, values, kind)
     nothing = msgspec.Raw() if column.cell.kind is msgspec.Raw else None
-    array, odd = finished(column.cell, [each if _is_there(each) else nothing for each in values], kind.type)
+    array, odd = finished(column.cell, [each if _is_there(each) else nothing for each in values], kind)
     if column.fill is not None:
-        array = pc.if_else(pa.array(is_there), array, pa.scalar(column.fill, kind.type))
+        array = pc.if_else(pa.array(is_there), array, pa.scalar(column.fill, kind))
     return array, odd
 
 

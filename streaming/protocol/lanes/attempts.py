@@ -78,11 +78,8 @@ class LaneTasks:
 
     def task(self, plan: BatchPlan, progress: Mapping[str, Mapping[int, Progress]]) -> LaneTask:
         """The task of a plan, for the journal's newest version. `progress` is that at the plan's start."""
-        setup, definitions, has_full = (
-            self.setup,
-            [job.state.definition for job in plan.open_jobs],
-            plan.has_full,
-        )
+        setup, has_full = self.setup, plan.has_full
+        definitions = [job.state.definition for job in plan.open_jobs]
         return LaneTask(
             storage=setup.storage,
             table=setup.table,

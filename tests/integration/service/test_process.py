@@ -113,7 +113,7 @@ def test_its_lag_is_that_of_a_group_and_its_clients_have_the_settings_of_the_fil
 
 def test_what_has_piled_up_is_read_at_the_limit_and_jobs_share_theirs(set_up: SetUp) -> None:
     read_limit, rate_limit, rows = 100, 40, 1_000
-    stage = set_up({"name": "copy"}, {"name": "twin"}, beside=True)
+    stage = set_up({"name": "copy"}, {"name": "second"}, beside=True)
     upstream = stage.upstream
     for number in range(rows):
         upstream.put((number, "EU", None, None))
