@@ -152,7 +152,7 @@ class Startup:
         batches = self._batches(storage, journal, lanes, beginning, upstream_format, reads)
         failpoints.reach(Failpoint.TAKEN_OVER)
         # 4. The fences: behind them no transaction of the former instance can commit.
-        if former is not None:
+        if former is not None and former.lanes:  # without a plan there is no transaction yet
             self._fence(transactional_id(batches.replica), former.lanes, former.plan)
         failpoints.reach(Failpoint.FENCED)
         # 5. Columns that are new in the configuration: the open batch may hold their first values.

@@ -46,7 +46,7 @@ def test_nothing_is_loaded_from_other_servers(site: Path) -> None:
 
 def test_markdown_is_read_as_the_repository_shows_it(site: Path) -> None:
     """Items within items, and no marks of Markdown that were taken for text."""
-    assert "numbers:<ul>" in article(site / "contract.html")
+    assert "by number:<ul>" in article(site / "contract.html")
     for page in site.glob("*.html"):
         if page.stem == "404":
             continue

@@ -133,7 +133,7 @@ def test_lanes_beyond_the_partitions_are_refused_and_none_are_taken_by_default(s
         assert run.service.config.lanes in (1, 2)
     error = stage.fails()
     assert isinstance(error, ConfigError)
-    assert (error.code, error.found) == (Code.CONFIG_INVALID, "3 lanes for 2 partitions of all")
+    assert (error.code, error.found) == (Code.RESCALE_REFUSED, "3 lanes, where 1 to 2 can have a share")
 
 
 def test_nothing_is_kept_of_a_row_and_null_values_are_counted(set_up: SetUp) -> None:
