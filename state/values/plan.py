@@ -193,7 +193,8 @@ class BatchPlan:
     `silent`: the outputs have all of it already, so the batch updates replica, progress and jobs alone.
     `lanes_set` is what the last `Lanes` before the batch has set, None where the number is the configuration's.
     `seen` are the positions seen in each partition before `first_offsets`, of an upstream whose records may be
-    redelivered. `reading` is there while the table is read from its database.
+    redelivered. `reading` is there while the table is read from its database. `progress_epoch` is the barrier of the
+    newest commit of progress before the batch.
     """
 
     start: AlignedBarrier | None
@@ -209,6 +210,7 @@ class BatchPlan:
     seen: Marks = field(default_factory=dict)
     reading: Reading | None = None
     lanes_set: int | None = None
+    progress_epoch: int = 0
 
     @property
     def pin(self) -> Pin:
@@ -237,6 +239,22 @@ class BatchPlan:
     @property
     def has_full(self) -> bool:
         return any(map(self.is_full, range(len(self.barriers))))
+
+    @property
+    def raises_positions(self) -> bool:
+        """True if the progress has to be committed; a batch that reads nothing is done with its commit to the log."""
+        return self.silent or self.reading is not None or any(job.slices for job in self.jobs)
+
+    def is_done(self, progress_epoch: int, log_epoch: int) -> bool:
+        """True if progress and log, by the epochs of their last commits, hold all of the batch."""
+        ended = progress_epoch if self.raises_positions else max(progress_epoch, log_epoch)
+        return self.until is None and ended >= self.epoch
+
+    def finished_epoch(self, progress_epoch: int, log_epoch: int) -> int:
+        """The epoch of the last finished batch, as `is_done` tells it; 0 before the first."""
+        if self.is_done(progress_epoch, log_epoch):
+            return self.epoch
+        return 0 if self.start is None else self.start.epoch
 
     @property
     def parks_early(self) -> bool:
@@ -288,6 +306,7 @@ class BatchPlan:
                 "until": self.until,
                 "silent": self.silent,
                 "seen": marks_to_dict(self.seen),
+                "progress_epoch": self.progress_epoch,
                 **({} if self.reading is None else {"reading": self.reading.to_dict()}),
             }
         )
@@ -310,6 +329,7 @@ class BatchPlan:
             silent=raw.get("silent", False),
             seen=marks_from_dict(raw.get("seen", {})),
             reading=Reading.from_dict(raw["reading"], table.key_columns) if "reading" in raw else None,
+            progress_epoch=raw["progress_epoch"],
         )
 
 

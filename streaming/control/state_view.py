@@ -148,7 +148,8 @@ class StateReader:
         plan = None if entry is None else entry.plan
         table = self._table.with_partitions(0 if plan is None else len(plan.first_offsets))
         stored = files.rows_by_vnode(table.vnode_count or 1)
-        is_done = plan is not None and done.epoch >= plan.epoch
+        is_done = plan is not None and plan.is_done(done.epoch, replica.log_epoch)
+        epoch = 0 if plan is None else plan.finished_epoch(done.epoch, replica.log_epoch)
         start = None if entry is None else Start.from_binding(entry.table)
         outcome = self._outcome(plan, is_done=is_done)
         states = outcome.jobs
@@ -159,7 +160,7 @@ class StateReader:
             owner="" if entry is None else entry.owner,
             lanes=outcome.lanes or (plan.lanes if plan else 0),
             lanes_set=outcome.lanes,
-            epoch=done.epoch,
+            epoch=epoch,
             jobs=tuple(jobs),
             rows_stored=files.base_rows or files.log_rows,
             plan=plan,
@@ -167,14 +168,15 @@ class StateReader:
             earliest=None if entry is None else TopicStart.from_binding(entry.table),
             database=None if entry is None else DatabaseStart.from_binding(entry.table, self._table),
             copy=None if start is None else progress_of(replica, start.rows),
-            end=journal.end_since(done.epoch),
-            done_ms=done.committed_ms,
+            end=journal.end_since(epoch),
+            done_ms=(done if done.epoch >= epoch else replica.log).committed_ms,
         )
 
     def last_end(self) -> LastEnd | None:
-        """The last end alone, None once a batch was finished behind it: opens two tables."""
+        """The last end alone, None once a batch was finished behind it."""
         journal = Journal(self._storage, self._table)
-        return journal.end_since(ProgressTable(self._storage, self._table).epoch)
+        plan = None if journal.current is None else journal.current.plan
+        return journal.end_since(0 if plan is None else plan.finished_epoch(*self._done()))
 
     def suspended_end(self) -> LastEnd | None:
         """The last end of a table that waits for a decision; None of any other."""
@@ -187,11 +189,14 @@ class StateReader:
         return "" if entry is None else entry.owner
 
     def jobs(self) -> tuple[JobState, ...]:
-        """The jobs without their progress: opens two tables, where `read` opens all."""
+        """The jobs without their progress."""
         entry = Journal(self._storage, self._table).current
-        done = ProgressTable(self._storage, self._table)
         plan = None if entry is None else entry.plan
-        return self._outcome(plan, is_done=plan is not None and done.epoch >= plan.epoch).jobs
+        return self._outcome(plan, is_done=plan is not None and plan.is_done(*self._done())).jobs
+
+    def _done(self) -> tuple[int, int]:
+        """The epochs of progress and log. Read them after the journal: they are at least as new then."""
+        return ProgressTable(self._storage, self._table).epoch, Replica(self._storage, self._table).log_epoch
 
     def _outcome(self, plan: BatchPlan | None, *, is_done: bool) -> JobsOutcome:
         """The jobs and lanes behind the last batch that is done."""
@@ -204,7 +209,7 @@ class StateReader:
     def report_on(self, epoch: int) -> MutationReport | None:
         """The report on the mutation of this barrier; None while its batch is not done."""
         plan = Journal(self._storage, self._table).plan_with(epoch)
-        if plan is None or ProgressTable(self._storage, self._table).epoch < plan.epoch:
+        if plan is None or not plan.is_done(*self._done()):
             return None
         reports = jobs_after(plan, self._table).reports
         return next((report for report in reports if report.epoch == epoch), None)

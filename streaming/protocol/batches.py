@@ -121,7 +121,10 @@ class Batches:
     @property
     def finished_epoch(self) -> int:
         """The epoch of the last finished batch; 0 before the first."""
-        return self.executor.progress_table.epoch
+        entry = self._setup.journal.current
+        if entry is None or entry.plan is None:
+            return 0
+        return entry.plan.finished_epoch(self.executor.progress_table.epoch, self.replica.log_epoch)
 
     def reads_on(self, done: BatchReport) -> bool:
         return reads_on(

@@ -3,7 +3,7 @@
 Exactly once, a batch at a time: from aligned barrier a to aligned barrier b, by the effects of `ORDER`. Each carries
 the epoch of b and succeeds only while no other instance has taken over. So after a crash anywhere the same plan is
 executed again, and finds every effect that is there already. The next batch's first effect comes after this one's last:
-a plan in the journal whose progress is missing is the one batch that may be half done.
+a plan in the journal that is not done is the one batch that may be half done.
 
 Values of this module do nothing; `streaming.protocol.executor` executes them.
 """
@@ -55,7 +55,7 @@ class RepeatLanes(RunLanes):
 
 
 class AppendLog(Effect):
-    """Add the log files to the log, in one commit."""
+    """Add the log files to the log, in one commit, which marks a plan that reads nothing as done."""
 
 
 class KeepWaiting(Effect):
@@ -68,12 +68,12 @@ class KeepWaiting(Effect):
 
 
 class CommitProgress(Effect):
-    """Commit the progress of vnodes at b, which marks the plan as done."""
+    """Commit the progress of vnodes at b, which marks a plan that reads as done."""
 
     @classmethod
     def for_plan(cls, plan: BatchPlan) -> Effect | None:
-        if plan.until is not None:
-            return None  # a part of an interval raises no position
+        if plan.until is not None or not plan.raises_positions:
+            return None
         return TakeProgress(plan, plan.epoch) if plan.silent else cls(plan)
 
 
@@ -131,7 +131,8 @@ ORDER: tuple[Slot, ...] = (
         kind=AppendLog,
         step="replicate",
         reached=Failpoint.REPLICATED,
-        reason="before the progress: changes missing from the log of a finished batch would never be appended",
+        reason="behind the lanes, for it may mark the plan as done; before the progress, for changes missing from the "
+        "log of a finished batch would never be appended",
     ),
     Slot(
         kind=KeepWaiting,
@@ -143,7 +144,7 @@ ORDER: tuple[Slot, ...] = (
         kind=CommitProgress,
         step="progress",
         reached=Failpoint.PROGRESSED,
-        reason="the last effect outside: it marks the plan as done",
+        reason="the last effect outside: it marks the plan of a batch that reads as done",
     ),
     Slot(
         kind=Settle,

@@ -196,7 +196,7 @@ class Executor:
         }
         starts = state.starts
         self.commit(lambda: table.commit(rows, epoch, starts), table.reload)
-        self.setup.forward.begin(max(epoch, table.epoch))
+        self.setup.forward.begin(epoch)
 
     def _settle(self, plan: BatchPlan, done: Done) -> None:
         state = self.state
@@ -213,7 +213,7 @@ class Executor:
         outcome = self.state.settle(plan, configured)
         self.reading.settle(plan)
         if self.setup.forward.active:
-            self.setup.forward.begin(max(plan.epoch, self.progress_table.epoch))
+            self.setup.forward.begin(plan.epoch)
             self.state.jobs = self.setup.forward.adopted(self.state.jobs, plan.epoch)
         return outcome
 

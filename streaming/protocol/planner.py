@@ -161,6 +161,7 @@ class Planner:
             lanes_set=self._state.lanes_set,
             skipped=tuple(sorted(skipped)),
             seen=self._state.seen,
+            progress_epoch=self._progress_table.epoch,
         )
         # A long interval is not held whole, and its chunks can wait for the next one.
         releases = releases and plan.max_records <= self._setup.limits.interval_records

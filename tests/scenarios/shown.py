@@ -92,7 +92,7 @@ class Shown:
     # the state ---------------------------------------------------------------------------------------------
 
     def state(self, world: World) -> Iterator[str]:
-        """How far journal, log and progress are, and each job's positions as the progress table has them."""
+        """How far journal, log and batches are, and each job's positions as the progress table has them."""
         entry = Journal(world.storage, world.setting.table).current
         plan = None if entry is None else entry.plan
         if plan is None:
@@ -101,12 +101,13 @@ class Shown:
         table = ProgressTable(world.storage, world.setting.table)
         log = Replica(world.storage, world.setting.table)
         yield f"plan: {self._plan(plan)}"
-        yield from self._reading(world, plan, is_done=table.epoch >= plan.epoch)
+        epochs = table.epoch, log.log_epoch
+        yield from self._reading(world, plan, is_done=plan.is_done(*epochs))
         yield f"log: barrier {number_of(log.log_epoch)}, base: barrier {number_of(log.compacted_epoch)}"
-        yield f"progress: barrier {number_of(table.epoch)}"
-        # A batch whose progress is not there is open: its mutations have yet to take effect.
+        yield f"progress: barrier {number_of(max(table.epoch, plan.finished_epoch(*epochs)))}"
+        # The mutations of an open batch have yet to take effect.
         jobs = tuple(job.state for job in plan.jobs)
-        if table.epoch >= plan.epoch:
+        if plan.is_done(*epochs):
             jobs = jobs_after(plan, world.setting.table).jobs
         for job in jobs:
             yield self._job(job, progress_of(world, job))

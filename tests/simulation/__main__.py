@@ -20,6 +20,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from itertools import chain
 from typing import Any, NamedTuple
 
 import structlog
@@ -41,7 +42,7 @@ from tests.simulation.crashes import (
 from tests.simulation.from_database import reading_that_is_over_early, small_reading
 from tests.simulation.histories import Verdict, play
 from tests.simulation.power import power_failures
-from tests.simulation.restores import jobs_that_come_and_go, rebuilds, restores
+from tests.simulation.restores import jobs_that_come_and_go, mixtures, rebuilds, restores
 from tests.simulation.suspending import play_suspended, suspensions
 
 CHUNK = 50
@@ -135,7 +136,8 @@ def _restores(piece: int) -> tuple[int, list[str]]:
     setting, order = jobs_that_come_and_go(), ORDERS[piece]
     further = reading_that_is_over_early(), jobs_that_begin_or_end()
     older = [case for each in (setting, *further) for case in restores(each, order)]
-    return _enumerate(piece, [*older, *rebuilds(setting, order, every=1)])
+    mixed = mixtures(setting, order)
+    return _enumerate(piece, chain(older, mixed, rebuilds(setting, order, every=1)))
 
 
 def _enumerate(order: int, cases: Iterable[Case]) -> tuple[int, list[str]]:

@@ -222,7 +222,27 @@ class MarksFirst(Batches):
 
 class ProgressBeforeLog(Batches):
     def effects_of(self, plan: BatchPlan) -> tuple[Effect, ...]:
-        return behind(super().effects_of(plan), AppendLog, CommitProgress)
+        effects = super().effects_of(plan)
+        commits = any(isinstance(effect, CommitProgress) for effect in effects)
+        return behind(effects, AppendLog, CommitProgress) if commits else effects
+
+
+class _DoneWithItsLog(Recovery):
+    def is_done(self, plan: BatchPlan) -> bool:
+        return self.executor.replica.log_epoch >= plan.epoch
+
+
+class ReadsAndIsDoneWithItsLog(Batches):
+    recovery_type = _DoneWithItsLog
+
+
+class _LacksNothing(Recovery):
+    def lacks_progress(self, plan: BatchPlan) -> bool:
+        return False
+
+
+class LeavesProgressBehind(Batches):
+    recovery_type = _LacksNothing
 
 
 class _UnboundProgress(ProgressTable):

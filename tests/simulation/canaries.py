@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
+from itertools import chain
 from pathlib import Path
 
 from state.journal import Journal
@@ -35,7 +36,7 @@ from tests.simulation.instance import Instance
 from tests.simulation.power import power_failures
 from tests.simulation.redelivery import crashes_of, redeliveries
 from tests.simulation.rescaled import rescaled
-from tests.simulation.restores import jobs_that_come_and_go, restores
+from tests.simulation.restores import jobs_that_come_and_go, mixtures, restores
 from tests.simulation.rows import SimulatedStore
 from tests.simulation.storage import MemoryStorage
 from tests.simulation.suspending import Suspending, invalid_records, suspensions
@@ -88,7 +89,11 @@ class Canary:
 
     def _cases(self) -> Iterator[Case]:
         if self.restored:
-            return restores((self.crashes_of or jobs_that_come_and_go)(), ORDERS[0], self.instance_type)
+            setting = (self.crashes_of or jobs_that_come_and_go)()
+            return chain(
+                mixtures(setting, ORDERS[0], self.instance_type),
+                restores(setting, ORDERS[0], self.instance_type),
+            )
         if self.power:
             setting = small_reading() if self.reading else twelve_epochs()
             return power_failures(setting, ORDERS[0], self.instance_type)
@@ -198,6 +203,14 @@ CANARIES = (
     Canary("3 replicate", "the log is written over a rival's", _breaking(storage=driver.BlindLog)),
     Canary("4 progress", "a batch is marked done before its lanes", _breaking(batches=driver.MarksFirst)),
     Canary("4 progress", "progress comes before the log", _breaking(batches=driver.ProgressBeforeLog)),
+    Canary(
+        "4 progress",
+        "a batch that reads is done with its log",
+        _breaking(batches=driver.ReadsAndIsDoneWithItsLog),
+    ),
+    Canary(
+        "4 progress", "older progress is left", _breaking(batches=driver.LeavesProgressBehind), restored=True
+    ),
     Canary("4 progress", "progress is not bound to its barrier", _breaking(batches=driver.ProgressTwice)),
     Canary("4 progress", "progress is written over a rival's", _breaking(storage=driver.BlindProgress)),
     Canary("5 mutations", "barriers to come are deleted", barriers.DeletesBarriersThatAreToCome),

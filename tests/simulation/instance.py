@@ -176,11 +176,11 @@ class Instance:
             micro_batches.run_batches(source.aligned(NO_RECORDS))
 
     def lose_what_is_done(self, journal: Journal, batches: Batches) -> None:
-        """Retention takes all records of batches that are done, at every start."""
+        """Retention takes all records of batches that are done, at every start; a log that lost some needs them."""
         plan = None if journal.current is None else journal.current.plan
-        if plan is not None:
+        if plan is not None and batches.replica.log_epoch >= batches.finished_epoch:
             is_part = plan.until is not None and plan.reading is None
-            is_done = batches.executor.progress_table.epoch >= plan.epoch
+            is_done = batches.finished_epoch >= plan.epoch
             is_done = batches.replica.holds(plan) if is_part else is_done
             self._earliest = plan.end_offsets if is_done else plan.first_offsets
 

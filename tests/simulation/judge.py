@@ -205,9 +205,12 @@ def progress_of(world: World, state: JobState) -> dict[int, Progress]:
 
 
 def _progress(world: World, last: int) -> Iterator[str]:
-    epoch = ProgressTable(world.storage, world.setting.table).epoch
-    if epoch != last:
-        yield f"the progress table ends with {epoch}, the upstream with {last}"
+    storage, table = world.storage, world.setting.table
+    entry = Journal(storage, table).current
+    epochs = ProgressTable(storage, table).epoch, Replica(storage, table).log_epoch
+    epoch = 0 if entry is None or entry.plan is None else entry.plan.finished_epoch(*epochs)
+    if epoch != last or epochs[0] > last:
+        yield f"the last finished batch ends with {epoch}, the upstream with {last}"
     rows = Ledger(world.storage, PROGRESS_PATH, SCHEMA).read().to_pylist()
     counts = Counter((row["job"], row["vnode"], row["barrier"]) for row in rows)
     yield from (f"the progress table has {what} {count} times" for what, count in counts.items() if count > 1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cache
+from itertools import product
 from typing import Any
 
 from schemas.records import Add, Drop, Mutation, Pause, Resume, Throttle
@@ -69,6 +70,22 @@ def restores(
         for older, files in _copies(setting, left[:moment]):
             where = f"before step {moment} the state of step {older}"
             yield Case(where, _restored(setting, order, left[moment], files, instance_type))
+
+
+def mixtures(
+    setting: Setting, order: Order, instance_type: type[Instance] = Instance, every: int = EVERY
+) -> Iterator[Case]:
+    """States one of whose tables is older than the others: a copy of a running service, or power lost without syncs."""
+    left, _ = left_before_each_step(setting, order, instance_type)
+    for moment in range(every, len(left), every):
+        tables = left[moment].files.tables
+        for path, lost in product(("journal", "progress", "replica/log"), (1, 2, 5)):
+            files = left[moment].files.copy()
+            if len(tables.get(path, ())) > lost:
+                del files.tables[path][-lost:]
+                if files.has_plan() and may_restore(setting, files):
+                    where = f"before step {moment} without {lost} commits of {path}"
+                    yield Case(where, _restored(setting, order, left[moment], files, instance_type))
 
 
 class _Rebuilds(Instance):

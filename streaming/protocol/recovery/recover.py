@@ -21,7 +21,6 @@ class Recovery:
         executor = self.executor
         entry = executor.setup.journal.current
         plan = None if entry is None else entry.plan
-        executor.setup.forward.begin(executor.progress_table.epoch)
         if plan is None:
             executor.setup.forward.begin_anew()
             return ()
@@ -31,7 +30,8 @@ class Recovery:
         executor.reading.begin_from(plan)
         if plan.until is not None:
             return journaled(executor.effects_of(plan))
-        is_done = executor.progress_table.epoch >= plan.epoch
+        is_done = self.is_done(plan)
+        executor.setup.forward.begin(self._known_upto(plan))
         left = [job for job in plan.jobs if job.state.name not in executor.setup.dropped]
         drops = not is_done and len(left) < len(plan.jobs)
         if drops:
@@ -45,6 +45,9 @@ class Recovery:
         effects = self.finish(plan)
         # The journal gets a plan with fewer jobs before it has any effect.
         return (WritePlan(effects[0].plan), *effects) if drops and effects else effects
+
+    def is_done(self, plan: BatchPlan) -> bool:
+        return plan.is_done(self.executor.progress_table.epoch, self.executor.replica.log_epoch)
 
     def go_on_behind(self, plan: BatchPlan) -> None:
         """Settle a plan that is done."""
@@ -77,14 +80,25 @@ class Recovery:
     def _repair_tables(self, open_plan: BatchPlan) -> bool:
         """Bring log and progress to the position, in a state whose tables were copied one after another.
 
-        True if the log was behind: versions of it that the journal names are others then.
+        True if the log was behind: versions of it that the journal names are others then, or missing.
         """
         executor, here = self.executor, self.executor.state.epoch
-        log_epoch = executor.replica.log_epoch
+        log_epoch, is_behind = executor.replica.log_epoch, executor.replica.pin().log < open_plan.replica.log
         if log_epoch < here:
             for plan in executor.setup.journal.plans_after(log_epoch, here):
                 if not executor.replica.holds(plan):
                     executor.execute(repeated(plan), Stopwatch())
-        if executor.progress_table.epoch < here:
+        if self.lacks_progress(open_plan):
             executor.execute((TakeProgress(open_plan, here),), Stopwatch())
-        return log_epoch < here
+        return is_behind or log_epoch < here
+
+    def lacks_progress(self, plan: BatchPlan) -> bool:
+        """True if the table of progress is older than the plan, as in a state that was copied table by table."""
+        return self.executor.progress_table.epoch < plan.progress_epoch
+
+    def _known_upto(self, plan: BatchPlan) -> int:
+        """The barrier up to which the state has all positions; the table may hold more of the jobs known by then."""
+        committed = self.executor.progress_table.epoch
+        if self.lacks_progress(plan):
+            return committed
+        return plan.finished_epoch(committed, self.executor.replica.log_epoch)

@@ -14,8 +14,8 @@ from schemas.settings.config import ServiceConfig
 from state.initial.start import AnyStart
 from state.journal import PATH as JOURNAL_PATH
 from state.journal import Entry, Journal
-from state.progress_table import PATH as PROGRESS_PATH
 from state.progress_table import ProgressTable
+from state.replica import Replica
 from state.storage import Storage
 from streaming.core.jobs import JobsOutcome, jobs_after
 from streaming.kafka.clients import KafkaSettings
@@ -90,9 +90,12 @@ class Surroundings:
     @property
     def has_finished_batch(self) -> bool:
         """True once an error at a record is no longer likely the configuration's."""
-        if self.entry is None or not self.storage.exists(PROGRESS_PATH, "_delta_log"):
+        if self.entry is None or self.entry.plan is None:
             return False
-        return ProgressTable(self.storage, self.config.table).epoch > 0
+        plan, storage, table = self.entry.plan, self.storage, self.config.table
+        return plan.start is not None or plan.is_done(
+            ProgressTable(storage, table).epoch, Replica(storage, table).log_epoch
+        )
 
     @property
     def known(self) -> JobsOutcome:
