@@ -31,7 +31,11 @@ from tests.kit.spark import spark_session
 # examples in each run (their seed is derived from the test's source) and prints how to repeat a failure.
 settings.register_profile("dev", deadline=None, print_blob=True)
 settings.register_profile(
-    "ci", parent=settings.get_profile("dev"), derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+    "ci",
+    parent=settings.get_profile("dev"),
+    derandomize=True,
+    max_examples=40,  # they are the same ones each time, where others are looked for by each `make test`
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.register_profile("quick", parent=settings.get_profile("dev"), max_examples=10)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))

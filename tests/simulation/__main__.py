@@ -20,7 +20,8 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
-from itertools import chain
+from functools import partial
+from itertools import chain, product
 from typing import Any, NamedTuple
 
 import structlog
@@ -42,8 +43,12 @@ from tests.simulation.crashes import (
 from tests.simulation.from_database import reading_that_is_over_early, small_reading
 from tests.simulation.histories import Verdict, play
 from tests.simulation.power import power_failures
+from tests.simulation.redelivery import IN_PARTS, crashes_of, redeliveries
+from tests.simulation.rescaled import rescaled
 from tests.simulation.restores import jobs_that_come_and_go, mixtures, rebuilds, restores
 from tests.simulation.suspending import play_suspended, suspensions
+from tests.simulation.too_long import long_changes, long_rows
+from tests.simulation.world import Setting
 
 CHUNK = 50
 
@@ -118,10 +123,26 @@ def _crashes_of_extents(piece: int) -> tuple[int, list[str]]:
     return sum(exploration.distinct), exploration.broken
 
 
-def _hand_overs_of_extents(piece: tuple[int, int]) -> tuple[int, list[str]]:
-    order, stop = piece
-    played = list(handovers.hand_overs(ORDERS[order], [stop], setting_of=jobs_that_begin_or_end))
-    found = [f"order {order}, stop {stop}, wake {wake}: {wrong[0]}" for _, wake, wrong in played if wrong]
+OTHERS: dict[str, Callable[[], Setting]] = {
+    "redelivered records": redeliveries,
+    "redelivered records in parts": partial(redeliveries, IN_PARTS),
+    "rows that are too long": long_rows,
+    "changes that are too long": long_changes,
+    "lanes that change": rescaled,
+}
+"""Settings of which each single crash is played."""
+
+
+def _other_crashes(piece: tuple[str, int]) -> tuple[int, list[str]]:
+    name, order = piece
+    count, found = _enumerate(order, crashes_of(OTHERS[name](), ORDERS[order]))
+    return count, [f"{name}, {each}" for each in found]
+
+
+def _other_hand_overs(piece: tuple[Callable[[], Setting], int]) -> tuple[int, list[str]]:
+    setting_of, stop = piece
+    played = list(handovers.hand_overs(ORDERS[0], [stop], setting_of=setting_of))
+    found = [f"stop {stop}, wake {wake}: {wrong[0]}" for _, wake, wrong in played if wrong]
     return len(played), found
 
 
@@ -188,10 +209,11 @@ def _enumerated() -> list[Part]:
         Part("pairs of crashes, with compaction", _crashes, [(order, True) for order in orders]),
         Part("pairs of crashes while a table is read", _crashes_while_reading, orders),
         Part("pairs of crashes of jobs that begin now or end", _crashes_of_extents, orders),
-        Part(
-            "hand-overs of such jobs",
-            _hand_overs_of_extents,
-            [(0, stop) for stop in handovers.every_stop(ORDERS[0], jobs_that_begin_or_end)],
+        Part("crashes of other settings", _other_crashes, [*product(OTHERS, orders)]),
+        *(
+            Part(f"hand-overs of {name}", _other_hand_overs, [(setting_of, stop) for stop in stops])
+            for name, setting_of in (("such jobs", jobs_that_begin_or_end), ("lanes that change", rescaled))
+            if (stops := handovers.every_stop(ORDERS[0], setting_of))
         ),
         Part("power failures", _power_failures, orders),
         Part("older states, and lost ones", _restores, orders),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 import pytest
 
 from schemas.errors import InputError
@@ -19,9 +21,11 @@ from tests.simulation.restores import restores
 @pytest.mark.slow
 @pytest.mark.parametrize("limits", [Limits(), IN_PARTS], ids=["whole", "in parts"])
 def test_redelivered_records_are_dropped_after_a_crash_before_any_step(limits: Limits) -> None:
-    count, found = broken(crashes_of(redeliveries(limits), ORDERS[0]))
+    count, found = broken(
+        islice(crashes_of(redeliveries(limits), ORDERS[0]), 0, None, 3)
+    )  # `make simulate`: all
     assert not found, "\n".join(found)
-    assert count > 50
+    assert count > 20
 
 
 class _NotesNothing(RemembersMarks):

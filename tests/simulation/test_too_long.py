@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 
 import pytest
 
@@ -37,6 +38,6 @@ def test_a_change_that_an_output_does_not_take_is_parked(setting: Callable[[], S
 @pytest.mark.slow
 @pytest.mark.parametrize("setting", [long_rows, long_changes], ids=["rows", "changes"])
 def test_the_law_holds_after_a_crash_before_any_step(setting: Callable[[], Setting]) -> None:
-    count, found = broken(crashes_of(setting(), ORDERS[0]))
+    count, found = broken(islice(crashes_of(setting(), ORDERS[0]), 0, None, 4))  # `make simulate`: all
     assert not found, "\n".join(found)
-    assert count > 100
+    assert count > 25
