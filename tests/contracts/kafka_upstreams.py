@@ -181,7 +181,7 @@ class KafkaBeside(Kafka):
         return found
 
     def _has_news(self, source: BarrierSource) -> bool:
-        return newest_barrier(self.kafka, self._topics) > max(
+        return newest_barrier(self.kafka, self._topics) > min(
             barrier.curr if barrier else 0 for barrier, _ in source.newest()
         )
 
