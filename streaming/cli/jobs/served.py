@@ -17,7 +17,7 @@ from state.storage import Storage
 from streaming.cli.configuration import required_config
 from streaming.control.state_view import StateReader
 from streaming.control.suspended import suspended
-from streaming.runtime.sign_of_life import last_seen_ms
+from streaming.runtime.sign_of_life import is_recent, last_seen_ms
 
 if TYPE_CHECKING:
     from streaming.control.client import ControlClient
@@ -87,13 +87,15 @@ class Served:
         return ControlClient(self.kafka, self.config.topics, self.state_reader, timeout_s=timeout_s)
 
     def refuse_ended(self) -> None:
-        """Raises: EnvironmentProblem(NOT_SERVED) where the service has ended: no barrier takes a request in time."""
+        """Raises: EnvironmentProblem(NOT_SERVED) where the service has ended, or gives no sign of life."""
         owner = self.state_reader.owner()
-        if self.config.barriers.injects and owner and last_seen_ms(self.storage, owner) is None:
+        # Also where others write its barriers: a request on one would wait for a start, perhaps for days.
+        if owner and not is_recent(seen_ms := last_seen_ms(self.storage, owner)):
+            ended = "a service that has ended" if seen_ms is None else "a service without a sign of life"
             raise EnvironmentProblem(
                 Code.NOT_SERVED,
                 where=str(self.config.state),
-                found=f"a service that has ended ({owner}); nothing was sent",
+                found=f"{ended} ({owner}); nothing was sent",
                 next_step="start it (`backfill run`), and give the command again",
             )
 

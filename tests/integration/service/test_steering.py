@@ -148,8 +148,10 @@ def test_a_job_is_made_steered_and_ended_while_another_goes_on(
         dict(part[-1].headers() or [])[BARRIER_HEADER] for part in records(stage.upstream.kafka, first.output)
     }
     assert len(ends) == 1
-    # The service has ended, and nobody would take a request.
-    assert refused(say(stage, "pause", "second"), "NOT_SERVED", 7)
+    # The service has ended: nothing is sent, although the barriers are others' and go on.
+    answer = say(stage, "pause", "second")
+    assert refused(answer, "NOT_SERVED", 7)
+    assert "nothing was sent" in answer[2]
     stage.jobs = [{"name": "second", "output": second.output, "columns": ["id"], "filter": "id > 10"}]
     assert stage.verify(0).clean
 
