@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 
 from schemas.avro.registered import WriterSchema
 from state.storage import Storage, corrupt
-from state.values.plan import ReplicaVersion
+from state.values.pin import ReplicaVersion
 
 SCHEMAS_FOLDER = "schemas"
 _EMPTY_RANGES = "upstream", "empty.json"

@@ -20,6 +20,7 @@ from schemas.kinds.full_barriers import begins_period
 from schemas.position import Key, position_from_text, position_to_text
 from schemas.records import Barrier, RecordId
 from schemas.table import Column, TableSchema
+from state.values.pin import Pin, ReplicaVersion
 from state.values.progress import NotStarted, Parts, Progress, after_slice, all_done
 from state.values.reading import Reading
 from state.values.seen import Marks, marks_from_dict, marks_to_dict
@@ -144,31 +145,6 @@ class JobPlan:
             rows = 0 if rows_read is None else rows_read[item.part]
             after[item.part] = after_slice(after.get(item.part, NotStarted()), item.upto, rows)
         return after
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaVersion:
-    """The pinned replica at an aligned barrier: immutable files, so a reader needs no table.
-
-    `base` and `log` are versions of the Delta tables. The base holds the changes of all epochs up to
-    `compacted_epoch`; the log's files hold at least everything after it.
-    """
-
-    base: int
-    log: int
-    compacted_epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class Pin:
-    """The table as of an aligned barrier, in each of the ways in which a scan can find it again.
-
-    `replica` are the versions that hold it, `offsets` the exclusive ends of the upstream's records in it. All jobs of a
-    batch read at one pin: rows are as of the barrier behind which the changes of the batch begin.
-    """
-
-    replica: ReplicaVersion
-    offsets: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,8 @@ from schemas.records import Barrier, BarrierKind
 from schemas.table import TableSchema
 from state.replica import Replica
 from state.storage import Storage
-from state.values.plan import Pin, Slice
+from state.values.pin import Pin
+from state.values.plan import Slice
 from streaming.kafka.topics import Watermarks
 from streaming.scan.kinds import Scans
 from streaming.scan.protocol import PinnedScan

@@ -2,7 +2,7 @@
 
     GET    /healthz, /readyz, /metrics            for machines
     GET    /api/v1/status, /history, /events      the whole service, its last hour, and what happened in it
-    GET    /api/v1/jobs/{job}/vnodes              the heat map
+    GET    /api/v1/jobs/{job}/vnodes, /output     the heat map; what the output holds, and who reads it
     POST   /api/v1/jobs/plan                      what a job would read, send and take
     POST   /api/v1/jobs                           create; DELETE /api/v1/jobs/{job} drops
     POST   /api/v1/jobs/{job}/pause, /resume, /throttle
@@ -34,7 +34,7 @@ from schemas.table import TableSchema
 from streaming.observe.changes import JobEstimate, Limit, NewJob, Taken, WayOn
 from streaming.observe.metrics import Metrics
 from streaming.observe.middleware import ApiAuth, Bounded, NotAllowed, not_allowed
-from streaming.observe.models import EventStatus, Point, ReadingStatus, Status, VnodeStatus
+from streaming.observe.models import EventStatus, OutputStatus, Point, ReadingStatus, Status, VnodeStatus
 from streaming.observe.problems import REFUSALS, foreseen, not_as_described, not_here
 from streaming.observe.status_cache import StatusCache
 
@@ -48,6 +48,9 @@ Requests = Callable[[Mutation], str]
 """Checks a mutation, sends it and returns the request's id. Raises: BackfillError."""
 Plans = Callable[[JobDefinition], JobEstimate]
 """Estimates a job. Raises: BackfillError for one that can't be created."""
+
+Outputs = Callable[[str], OutputStatus]
+"""Looks at the output of a job. Raises: BackfillError."""
 
 WaysOn = Callable[[WayOn], str]
 """Tells a suspended table how to go on; the request's id. Raises: BackfillError."""
@@ -65,6 +68,7 @@ def build(
     *,
     plans: Plans,
     ways_on: WaysOn,
+    outputs: Outputs,
 ) -> FastAPI:
     """The application. `hosts` are the names that it answers to."""
     app = FastAPI(
@@ -82,7 +86,7 @@ def build(
     app.add_exception_handler(RequestValidationError, not_as_described)
     app.add_exception_handler(HTTPException, not_here)
     app.include_router(_machine_routes(cache, metrics, door))
-    app.include_router(_status_routes(cache, door))
+    app.include_router(_status_routes(cache, outputs, door))
     app.include_router(_job_routes(requests, plans, table, door))
     app.include_router(_suspended_routes(ways_on, door))
     app.include_router(_pace_routes(cache, door))
@@ -118,7 +122,7 @@ def _machine_routes(cache: StatusCache, metrics: Metrics, door: ApiAuth) -> APIR
     return router
 
 
-def _status_routes(cache: StatusCache, door: ApiAuth) -> APIRouter:
+def _status_routes(cache: StatusCache, outputs: Outputs, door: ApiAuth) -> APIRouter:
     refusals: dict[int | str, dict[str, Any]] = {number: REFUSALS[number] for number in (401, 404, 422)}
     router = APIRouter(
         prefix="/api/v1", tags=["looking"], dependencies=[Depends(door.require_read)], responses=refusals
@@ -146,6 +150,11 @@ def _status_routes(cache: StatusCache, door: ApiAuth) -> APIRouter:
         if found is None:
             raise unknown_job(job)
         return found
+
+    @router.get("/jobs/{job}/output", responses={503: REFUSALS[503]})
+    def output(job: JobName) -> OutputStatus:
+        """Offsets and consumer groups of a job's output, as its broker has them now."""
+        return outputs(job)
 
     return router
 

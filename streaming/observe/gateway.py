@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from schemas.errors import Code, ConfigError
 from schemas.job import JobDefinition
 from schemas.records import Add, Drop, Mutation, record_from_text
 from schemas.table import TableSchema
@@ -12,8 +13,10 @@ from streaming.control.client import refuse, send_request, send_suspended
 from streaming.control.cost import cost_of
 from streaming.control.suspended import not_suspended, suspended
 from streaming.kafka.clients import KafkaSettings
+from streaming.kafka.readers import readers_of
 from streaming.kafka.topics import watermarks
 from streaming.observe.changes import JobEstimate, WayOn
+from streaming.observe.models import OutputStatus
 from streaming.observe.status_cache import StatusCache
 from streaming.registry.outputs import OutputSchemas
 from streaming.sink.protocol import SinkOf
@@ -81,6 +84,13 @@ class ControlApi:
             columns=list(job.columns),
             form=job.form,
         )
+
+    def output(self, job: str) -> OutputStatus:
+        """Offsets and readers of a job's output. Raises: ConfigError(JOB_UNKNOWN); as `readers_of`."""
+        known = next((each.definition for each in self.cache.jobs()[2] if each.name == job), None)
+        if known is None:
+            raise ConfigError(Code.JOB_UNKNOWN, found=f"no job {job}")
+        return OutputStatus.model_validate(readers_of(self.kafka, known.output))
 
     def _refuse(self, mutation: Mutation) -> None:
         epoch, lanes, jobs = self.cache.jobs()

@@ -300,6 +300,22 @@ class VnodeStatus(ApiModel):
     rows_read: int
 
 
+class ReaderStatus(ApiModel):
+    """A consumer group that has offsets in a job's output."""
+
+    group: str
+    state: str = Field(description="The broker's word for it; EMPTY has no member now.")
+    behind: int = Field(description="Offsets up to the end, markers of transactions included.")
+
+
+class OutputStatus(ApiModel):
+    """A job's output, as its broker has it now."""
+
+    offsets: int = Field(description="That the topic holds, barriers and markers of transactions included.")
+    readers: list[ReaderStatus] = Field(description="Those that are furthest behind first.")
+    unasked: int = Field(description="Groups of the cluster that were not asked, for there are so many.")
+
+
 class Point(ApiModel):
     """Rates and times from the point before until `at`: the batches of a second, or of ten where it is long ago."""
 

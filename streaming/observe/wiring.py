@@ -53,20 +53,7 @@ def observed(
     Raises: EnvironmentProblem(ADDRESS_UNUSABLE).
     """
     config, http = service.config, service.config.http
-    metrics = Metrics()
-    cache = StatusCache(
-        config.upstream,
-        config.table.name,
-        service.owner,
-        config.table.vnode_count if config.table.has_key else 0,
-        service.vitals,
-        source_of(config),
-        can_steer=token is not None,
-        by_partition=config.table.by_partition,
-        columns=config.table.column_names,
-    )
-    cache.newest = lambda: service.barriers.newest() if service.barriers else []
-    cache.disk = StateSize(Storage(config.state), lambda: service.vitals.rows_folder).look
+    metrics, cache = Metrics(), _cache_of(service, can_steer=token is not None)
     service.observers += (_Observed(cache, metrics),)
     on_status(cache.status)
     if http.listen is None:
@@ -94,11 +81,37 @@ def observed(
     )
     hosts = [http.host, *(("localhost", "127.0.0.1") if http.is_local else ()), *http.hosts]
     app = build(
-        cache, metrics, gateway, config.table, door, hosts, plans=gateway.plan, ways_on=gateway.lead_on
+        cache,
+        metrics,
+        gateway,
+        config.table,
+        door,
+        hosts,
+        plans=gateway.plan,
+        ways_on=gateway.lead_on,
+        outputs=gateway.output,
     )
     with served(app, http) as address:
         log.info("page", address=address)
         yield address
+
+
+def _cache_of(service: Service, *, can_steer: bool) -> StatusCache:
+    config = service.config
+    cache = StatusCache(
+        config.upstream,
+        config.table.name,
+        service.owner,
+        config.table.vnode_count if config.table.has_key else 0,
+        service.vitals,
+        source_of(config),
+        can_steer=can_steer,
+        by_partition=config.table.by_partition,
+        columns=config.table.column_names,
+    )
+    cache.newest = lambda: service.barriers.newest() if service.barriers else []
+    cache.disk = StateSize(Storage(config.state), lambda: service.vitals.rows_folder).look
+    return cache
 
 
 def source_of(config: ServiceConfig) -> SourceStatus:

@@ -17,7 +17,8 @@ from schemas.kinds.lanes import lanes_misfit
 from schemas.records import RecordId
 from state.progress_table import ProgressTable
 from state.replica import Replica
-from state.values.plan import AlignedBarrier, BatchPlan, JobPlan, JobState, Pin, ReplicaVersion
+from state.values.pin import Pin, ReplicaVersion
+from state.values.plan import AlignedBarrier, BatchPlan, JobPlan, JobState
 from state.values.progress import parts_done
 from streaming.core.batch_size import BatchSizer
 from streaming.core.jobs import PAUSED_AT_START, MutationReport

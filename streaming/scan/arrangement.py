@@ -17,7 +17,8 @@ from schemas.position import Key
 from schemas.table import TableSchema
 from state.replica import Replica, ReplicaFiles
 from state.storage import Storage
-from state.values.plan import Pin, Slice
+from state.values.pin import Pin
+from state.values.plan import Slice
 from state.values.progress import Progress
 from streaming.core.planning import Amount, Cut
 from streaming.core.visibility import covered

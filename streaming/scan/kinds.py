@@ -14,7 +14,8 @@ from schemas.job import JobDefinition
 from schemas.kinds import scans as kinds
 from schemas.kinds.scans import ScanConfig
 from state.replica import Replica
-from state.values.plan import BatchPlan, Pin
+from state.values.pin import Pin
+from state.values.plan import BatchPlan
 from streaming.core.planning import CutFunction
 from streaming.scan.arrangement import Arrangement
 from streaming.scan.protocol import PinnedScan, Scan

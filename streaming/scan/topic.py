@@ -18,7 +18,8 @@ import pyarrow as pa
 from schemas.formats.protocol import UpstreamFormat
 from schemas.job import JobDefinition
 from schemas.position import Key
-from state.values.plan import Pin, Slice
+from state.values.pin import Pin
+from state.values.plan import Slice
 from state.values.progress import Completed, InProgress, Progress
 from streaming.core.planning import Amount, Cut
 from streaming.scan.protocol import LiveRows, PinnedScan, Scan, SliceReader

@@ -11,7 +11,8 @@ from schemas.kinds.scans import ScanConfig
 from schemas.position import Key
 from schemas.table import Column, TableSchema
 from state.replica import Replica
-from state.values.plan import Pin, Slice
+from state.values.pin import Pin
+from state.values.plan import Slice
 from state.values.progress import Progress
 from streaming.core.planning import Amount, Cut
 from streaming.core.visibility import covered

@@ -23,7 +23,8 @@ from state.maintenance.compaction import compact_part, parts_of
 from state.maintenance.merge import Merge, merge_files
 from state.replica import Replica, write_log_file
 from state.storage import Storage
-from state.values.plan import Pin, ReplicaVersion, Slice
+from state.values.pin import Pin, ReplicaVersion
+from state.values.plan import Slice
 from state.values.progress import NotStarted, Progress, covers
 from streaming.core.planning import Amount, Cut
 from streaming.scan.arrangement import Arrangement

@@ -13,7 +13,8 @@ from pyspark.sql import DataFrame
 from schemas.errors import ConfigError
 from schemas.kinds.barriers import BARRIER_KINDS, BarriersConfig
 from schemas.settings.config import ServiceConfig, check
-from state.values.plan import AlignedBarrier, BatchPlan, ReplicaVersion
+from state.values.pin import ReplicaVersion
+from state.values.plan import AlignedBarrier, BatchPlan
 from streaming.compaction.compactor import Compactor
 from streaming.protocol.batches import Batches
 from streaming.protocol.micro_batches import MicroBatches

@@ -15,7 +15,7 @@ from schemas.kinds.scans import SCAN_KINDS, ScanConfig
 from schemas.position import Key
 from schemas.records import Op, Row, Throttle
 from state.journal import Journal
-from state.values.plan import Pin
+from state.values.pin import Pin
 from streaming.core.planning import Amount, Cut
 from streaming.scan.arrangement import Arrangement
 from streaming.scan.kinds import SCANS

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from schemas.kinds.scans import SCAN_KINDS, ScanConfig
 from schemas.position import position_from_text, position_to_text
-from state.values.plan import Pin, Slice
+from state.values.pin import Pin
+from state.values.plan import Slice
 from state.values.progress import Completed, NotStarted, Progress, after_slice
 from streaming.core.planning import Amount
 from streaming.scan.kinds import SCANS

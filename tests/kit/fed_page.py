@@ -23,7 +23,7 @@ from streaming.observe.api import build
 from streaming.observe.changes import JobEstimate, WayOn
 from streaming.observe.metrics import Metrics
 from streaming.observe.middleware import ApiAuth
-from streaming.observe.models import DiskStatus
+from streaming.observe.models import DiskStatus, OutputStatus, ReaderStatus
 from streaming.observe.server import served
 from streaming.observe.status_cache import StatusCache
 from streaming.service.vitals import Vitals
@@ -177,6 +177,18 @@ class FedPage:
         return "request"
 
     @staticmethod
+    def output(job: str) -> OutputStatus:
+        """One reader that keeps up, and one that has ended."""
+        readers = [("warehouse", "EMPTY", 12_345), ("search-index", "STABLE", 0)]
+        return OutputStatus(
+            offsets=151_234,
+            readers=[
+                ReaderStatus(group=group, state=state, behind=behind) for group, state, behind in readers
+            ],
+            unasked=0,
+        )
+
+    @staticmethod
     def plan(new: JobDefinition) -> JobEstimate:
         """An estimate of a job, whatever it is."""
         return JobEstimate(
@@ -203,6 +215,7 @@ class FedPage:
             ["127.0.0.1"],
             plans=self.plan,
             ways_on=self.lead_on,
+            outputs=self.output,
         )
         with served(app, HttpConfig.model_validate({"listen": "127.0.0.1:0"})) as address:
             yield address

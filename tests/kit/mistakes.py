@@ -20,7 +20,8 @@ from state.journal import Journal
 from state.progress_table import ProgressTable
 from state.replica import Replica
 from state.storage import Storage
-from state.values.plan import AlignedBarrier, BatchPlan, JobPlan, JobState, ReplicaVersion
+from state.values.pin import ReplicaVersion
+from state.values.plan import AlignedBarrier, BatchPlan, JobPlan, JobState
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import create_topic
 from streaming.service.presence import Presence

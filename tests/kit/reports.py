@@ -10,11 +10,12 @@ from schemas.job import JobDefinition
 from schemas.records import Barrier, BarrierKind
 from schemas.table import TableSchema, declare
 from state.replica import BaseFile, ReplicaFiles
-from state.values.plan import AlignedBarrier, BatchPlan, JobState, ReplicaVersion
+from state.values.pin import ReplicaVersion
+from state.values.plan import AlignedBarrier, BatchPlan, JobState
 from state.values.progress import Progress
 from streaming.core.jobs import JobsOutcome
 from streaming.observe.changes import JobEstimate
-from streaming.observe.models import SourceStatus
+from streaming.observe.models import OutputStatus, SourceStatus
 from streaming.protocol.report import BatchReport
 
 TABLE = declare(
@@ -82,3 +83,8 @@ def report(
 def no_plan(_: JobDefinition) -> JobEstimate:
     """For an API that is not asked what a job will cost."""
     raise AssertionError("a plan was asked for")
+
+
+def no_output(_: str) -> OutputStatus:
+    """For an API that is not asked about outputs."""
+    raise AssertionError("an output was asked for")

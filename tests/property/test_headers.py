@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from schemas.formats.registry import DEFAULT
 from schemas.job import JobDefinition
 from schemas.records import Barrier, BarrierKind, Change, Op
-from state.values.plan import AlignedBarrier, BatchPlan, JobPlan, JobState, ReplicaVersion
+from state.values.pin import ReplicaVersion
+from state.values.plan import AlignedBarrier, BatchPlan, JobPlan, JobState
 from streaming.lane.changes import Changes, order_changes
 from streaming.sink.columns import ChangeColumns, EncodedRecords, Headers, Output
 from streaming.source.exchange import BLOCK, Exchange, unpacked

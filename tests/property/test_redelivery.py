@@ -25,7 +25,8 @@ from schemas.formats.registry import DEFAULT
 from schemas.records import Barrier, BarrierKind, RecordId
 from state.columns import OFFSET, PARTITION
 from state.values import seen as seen_module
-from state.values.plan import AlignedBarrier, BatchPlan, ReplicaVersion
+from state.values.pin import ReplicaVersion
+from state.values.plan import AlignedBarrier, BatchPlan
 from state.values.seen import LaneMark, LaneSeen, Seen, merged
 from streaming.core.redelivery import Judgement, Logged, Redelivery
 from streaming.lane.changes import Changes

@@ -10,7 +10,7 @@ from typing import Any
 from schemas.errors import OutcomeUnknown
 from schemas.records import Barrier
 from state.replica import Replica, ReplicaFiles
-from state.values.plan import ReplicaVersion
+from state.values.pin import ReplicaVersion
 from streaming.lane.before.normal import Written
 from streaming.protocol.batches import Batches
 from streaming.sink.columns import EncodedRecords, Output, SinkPartition

@@ -13,7 +13,8 @@ from schemas.job import JobDefinition
 from state.columns import TRANSACTION
 from state.initial.chunks import CHUNKS_PATH
 from state.values.chunks import Streamed, TransactionSnapshot
-from state.values.plan import BatchPlan, Pin
+from state.values.pin import Pin
+from state.values.plan import BatchPlan
 from streaming.core.planning import CutFunction
 from streaming.lane.task import LaneTask
 from streaming.protocol.batches import Batches

@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from schemas.job import JobDefinition
 from state.replica import Replica
-from state.values.plan import Pin, Slice
+from state.values.pin import Pin
+from state.values.plan import Slice
 from streaming.protocol.batches import Batches
 from streaming.scan.arrangement import Arrangement, PinnedArrangement
 from streaming.scan.kinds import Scans

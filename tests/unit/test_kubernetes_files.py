@@ -23,7 +23,7 @@ from streaming.observe.middleware import ApiAuth
 from streaming.observe.status_cache import StatusCache
 from streaming.service.vitals import Vitals
 from tests.kit.charts import kind_of
-from tests.kit.reports import SOURCE, TABLE, no_plan
+from tests.kit.reports import SOURCE, TABLE, no_output, no_plan
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docker" / "kubernetes"
@@ -106,7 +106,17 @@ def test_probes_ask_for_paths_that_there_are_and_are_let_in() -> None:
     cache = StatusCache("up", "orders", "me", 4, vitals, SOURCE)
     door = ApiAuth("a token of the test", is_local=False)
     hosts = read_mapping(FOLDER / "config.yaml", Code.CONFIG_INVALID, expected="a file")["http"]["hosts"]
-    app = build(cache, Metrics(), lambda _: "", TABLE, door, hosts, plans=no_plan, ways_on=lambda way: "")
+    app = build(
+        cache,
+        Metrics(),
+        lambda _: "",
+        TABLE,
+        door,
+        hosts,
+        plans=no_plan,
+        ways_on=lambda way: "",
+        outputs=no_output,
+    )
     asked = {CONTAINER[f"{kind}Probe"]["httpGet"]["path"] for kind in ("startup", "readiness", "liveness")}
     with TestClient(app, base_url="http://10.1.2.3:8080") as client:
         assert {path: client.get(path).status_code for path in asked} == {"/healthz": 200, "/readyz": 503}

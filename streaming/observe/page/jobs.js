@@ -35,6 +35,7 @@ function card(name) {
     if (part("more").hidden) return;
     showDetails(part, status.jobs.find((job) => job.name === name), past);
     showParts();
+    showOutput(name);
   };
   part("open").addEventListener("click", (event) => {
     event.stopPropagation();
@@ -196,6 +197,23 @@ function showJobs(now, history) {
   byId("no-jobs").hidden = names.length > 0;
   const how = now.can_steer ? "New job makes the first one." : "The command backfill create makes the first one.";
   setText(byId("no-jobs"), now.jobs_known ? `None yet. ${how}` : "Not known yet: no batch has ended.");
+}
+
+// Asked for when a row opens, for it takes the broker a request for each consumer group.
+async function showOutput(name) {
+  const { part } = card(name);
+  setText(part("readers"), "asking the broker…");
+  try {
+    const { offsets, readers, unasked } = await look(`jobs/${encodeURIComponent(name)}/output`);
+    const named = readers.map((each) => {
+      const behind = each.behind ? `${number(each.behind)} behind` : "at its end";
+      return `${each.group} ${behind}${each.state === "EMPTY" ? ", not running" : ""}`;
+    });
+    const beyond = unasked ? `; ${plural(unasked, "group")} not asked` : "";
+    setText(part("readers"), `${plural(offsets, "offset")} at ${moment(clockNow())}; read by ${named.join("; ") || "no consumer group"}${beyond}`);
+  } catch (problem) {
+    setText(part("readers"), `not known: ${problem.message}`);
+  }
 }
 
 // Not of what is folded. Without an answer the job was dropped a moment ago, or the next request has it.

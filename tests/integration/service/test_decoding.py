@@ -14,7 +14,8 @@ from schemas.errors import Code, InputError
 from schemas.formats.registry import DEFAULT
 from schemas.records import Barrier, BarrierKind
 from state.columns import OFFSET, PARTITION
-from state.values.plan import AlignedBarrier, BatchPlan, ReplicaVersion
+from state.values.pin import ReplicaVersion
+from state.values.plan import AlignedBarrier, BatchPlan
 from streaming.kafka.clients import KafkaSettings
 from streaming.lane.changes import Changes, order_changes
 from streaming.lane.faults import Fault, find_faults

@@ -65,11 +65,8 @@ def test_the_page_shows_a_backfill_halts_it_and_goes_on(set_up: SetUp, browser: 
     stage = set_up({"name": "copy", "rate_limit": 20})
     for number in range(600):
         stage.upstream.put((number, "EU", None, None))
-    over: dict[str, Any] = {
-        "barriers": "inject",
-        "barrier_interval": "100ms",
-        "http": {"listen": "127.0.0.1:0"},
-    }
+    listening: dict[str, Any] = {"listen": "127.0.0.1:0"}
+    over: dict[str, Any] = {"barriers": "inject", "barrier_interval": "100ms", "http": listening}
     with stage.running(**over) as run, observed(run.service, TOKEN) as address:
         assert address is not None
         run.until(lambda: len(run.reports) > 2)
@@ -79,6 +76,7 @@ def test_the_page_shows_a_backfill_halts_it_and_goes_on(set_up: SetUp, browser: 
         expect(sentence).to_contain_text("1 output, copy ", timeout=WITHIN_MS)
         page.get_by_role("button", name="copy", exact=True).click()
         expect(page.locator("[data-lanes] .cell")).to_have_count(stage.upstream.table.vnode_count)
+        expect(page.get_by_text(re.compile("offsets? at .* read by no consumer group"))).to_be_visible()
         page.locator("summary", has_text="Upstream").click()
         expect(page.locator("#partitions tbody tr")).to_have_count(stage.upstream.partitions)
         job.get_by_role("button", name="Pause").click()

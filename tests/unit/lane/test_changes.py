@@ -17,7 +17,8 @@ from schemas.records import Barrier, BarrierKind, Op
 from state.columns import BEFORE_HASH, OFFSET, OP, PARTITION, VNODE
 from state.replica import LOG_PATH
 from state.storage import Storage
-from state.values.plan import AlignedBarrier, BatchPlan, ReplicaVersion
+from state.values.pin import ReplicaVersion
+from state.values.plan import AlignedBarrier, BatchPlan
 from streaming.lane.changes import Changes, order_changes
 from streaming.lane.faults import find_faults
 from streaming.lane.run import run_lane

@@ -10,60 +10,23 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
 
-from schemas.errors import Code, ConfigError, EnvironmentProblem
+from schemas.errors import Code, EnvironmentProblem
 from schemas.formats.names.lost import FieldsSeen
-from schemas.job import JobDefinition
-from schemas.records import Add, Drop, Mutation, Pause, Resume, Throttle
+from schemas.records import Add, Drop, Pause, Resume, Throttle
 from state.values.progress import Completed, InProgress, Progress
 from streaming.kafka.topics import Watermarks
 from streaming.observe.api import build
-from streaming.observe.changes import JobEstimate, WayOn
 from streaming.observe.metrics import Metrics
 from streaming.observe.middleware import MAX_BODY_BYTES, ApiAuth
 from streaming.observe.status_cache import StatusCache
 from streaming.service.vitals import Vitals
 from streaming.source.retention import Margin
+from tests.kit.api_requests import Requests
 from tests.kit.reports import SOURCE, TABLE, barrier, job, report
 
 TOKEN = "a token of the test"
 AWAY = EnvironmentProblem(Code.BROKER_UNREACHABLE, found="no answer", expected="one", next_step="start it")
 WITH_TOKEN = {"Authorization": f"Bearer {TOKEN}"}
-
-
-class Requests:
-    """Takes what the API sends; knows one job."""
-
-    def __init__(self) -> None:
-        self.sent: list[Mutation] = []
-        self.ways: list[WayOn] = []
-
-    def __call__(self, mutation: Mutation) -> str:
-        if getattr(mutation, "job", "copy") != "copy" and not isinstance(mutation, Add):
-            raise ConfigError(
-                Code.JOB_UNKNOWN, found="no such job", expected="one", next_step="see `backfill list`"
-            )
-        self.sent.append(mutation)
-        return f"request {len(self.sent)}"
-
-    def lead_on(self, way: WayOn) -> str:
-        self.ways.append(way)
-        return f"way {len(self.ways)}"
-
-    def plan(self, new: JobDefinition) -> JobEstimate:
-        if new.name == "copy":
-            raise ConfigError(
-                Code.JOB_EXISTS, found="a job of this name", expected="a new one", next_step="-"
-            )
-        return JobEstimate(
-            rows=110,
-            kept_share=0.5,
-            output_rows=55,
-            output_bytes=5_500,
-            seconds=0.1,
-            output_partitions=new.output_partitions,
-            columns=list(new.columns),
-            form=new.form,
-        )
 
 
 def vitals(clock: Callable[[], float] = time.monotonic) -> Vitals:
@@ -81,7 +44,15 @@ def application(
     cache.newest = lambda: [(barrier(1_800_000_000_000), 0), (None, 2)]
     door = ApiAuth(token, is_local=is_local)
     app = build(
-        cache, metrics, requests, TABLE, door, ["testserver"], plans=requests.plan, ways_on=requests.lead_on
+        cache,
+        metrics,
+        requests,
+        TABLE,
+        door,
+        ["testserver"],
+        plans=requests.plan,
+        ways_on=requests.lead_on,
+        outputs=requests.output,
     )
     return app, cache, metrics, requests
 
@@ -114,6 +85,13 @@ def test_the_status_tells_every_job_and_every_partition(served: tuple[TestClient
 
 
 def test_the_heat_map_has_every_vnode_with_its_lane(served: tuple[TestClient, Requests]) -> None:
+    output = served[0].get("/api/v1/jobs/copy/output").json()
+    assert output == {
+        "offsets": 110,
+        "readers": [{"group": "warehouse", "state": "STABLE", "behind": 7}],
+        "unasked": 0,
+    }
+    assert served[0].get("/api/v1/jobs/no-such-job/output").status_code == 404
     vnodes = served[0].get("/api/v1/jobs/copy/vnodes").json()
     assert [each["state"] for each in vnodes] == ["completed", "in progress", "not started", "not started"]
     assert [each["lane"] for each in vnodes] == [0, 0, 1, 1]

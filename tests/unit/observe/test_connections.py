@@ -20,7 +20,7 @@ from streaming.observe.middleware import ApiAuth
 from streaming.observe.server import MOST_WAITING, served
 from streaming.observe.status_cache import StatusCache
 from streaming.service.vitals import Vitals
-from tests.kit.reports import SOURCE, TABLE, job, no_plan, report
+from tests.kit.reports import SOURCE, TABLE, job, no_output, no_plan, report
 
 WAIT_S = 20
 
@@ -39,7 +39,15 @@ def cache() -> StatusCache:
 def address(cache: StatusCache) -> Iterator[tuple[str, int]]:
     door = ApiAuth(None, is_local=True)
     app = build(
-        cache, Metrics(), lambda _: "", TABLE, door, ["127.0.0.1"], plans=no_plan, ways_on=lambda way: ""
+        cache,
+        Metrics(),
+        lambda _: "",
+        TABLE,
+        door,
+        ["127.0.0.1"],
+        plans=no_plan,
+        ways_on=lambda way: "",
+        outputs=no_output,
     )
     with served(app, HttpConfig.model_validate({"listen": "127.0.0.1:0"})) as address:
         host, port = address.removeprefix("http://").split(":")

@@ -22,7 +22,7 @@ from streaming.observe.middleware import ApiAuth
 from streaming.observe.server import served
 from streaming.observe.status_cache import StatusCache
 from streaming.service.vitals import Vitals
-from tests.kit.reports import SOURCE, TABLE, job, no_plan, report
+from tests.kit.reports import SOURCE, TABLE, job, no_output, no_plan, report
 from tests.kit.secure import Certificates, private
 
 _TOKEN = "a token of the test"
@@ -44,7 +44,15 @@ def running(certificates: Certificates, tmp_path: Path) -> Iterator[HttpConfig]:
     vitals.batch_done()
     door = ApiAuth(_TOKEN, is_local=False)
     app = build(
-        cache, Metrics(), lambda _: "", TABLE, door, ["127.0.0.1"], plans=no_plan, ways_on=lambda way: ""
+        cache,
+        Metrics(),
+        lambda _: "",
+        TABLE,
+        door,
+        ["127.0.0.1"],
+        plans=no_plan,
+        ways_on=lambda way: "",
+        outputs=no_output,
     )
     declared = {
         "listen": "127.0.0.1:0",

@@ -163,6 +163,8 @@ def test_the_row_of_a_job_has_its_figures_and_opens_by_click_and_by_keyboard(bro
         details = page.get_by_text("arrangement: from the replica, by vnode")
         live.get_by_text("debezium json").click()
         expect(details).to_be_visible(timeout=WITHIN_MS)
+        read = "151,234 offsets.*read by warehouse 12,345 behind, not running; search-index at its end"
+        expect(page.get_by_text(re.compile(read))).to_be_visible(timeout=WITHIN_MS)
         page.get_by_role("button", name="big-orders", exact=True).press("Enter")
         expect(details).to_be_hidden()
         expect(page.locator("#latency-note")).to_contain_text("dashed: the budget of 2.0 s")

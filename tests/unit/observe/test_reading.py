@@ -20,7 +20,7 @@ from streaming.observe.middleware import ApiAuth
 from streaming.observe.server import served
 from streaming.observe.status_cache import StatusCache
 from streaming.service.vitals import Vitals
-from tests.kit.reports import SOURCE, TABLE, job, no_plan, report
+from tests.kit.reports import SOURCE, TABLE, job, no_output, no_plan, report
 from tests.kit.secure import private
 from tests.kit.table_reading import reading
 
@@ -56,6 +56,7 @@ def client(cache: StatusCache) -> Iterator[TestClient]:
         ["testserver"],
         plans=no_plan,
         ways_on=lambda way: "",
+        outputs=no_output,
     )
     with TestClient(app) as found:
         yield found
@@ -119,6 +120,7 @@ def test_the_command_asks_the_service_itself(cache: StatusCache, storage: Storag
         ["127.0.0.1"],
         plans=no_plan,
         ways_on=lambda way: "",
+        outputs=no_output,
     )
     token = {"token_file": str(private(tmp_path / "token", _TOKEN))}
     with served(app, HttpConfig.model_validate({"listen": "127.0.0.1:0", **token})) as address:

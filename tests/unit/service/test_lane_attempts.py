@@ -15,7 +15,8 @@ from schemas.formats.upsert import UpsertFormat
 from schemas.job import JobDefinition
 from schemas.records import Barrier, BarrierKind
 from state.storage import Storage
-from state.values.plan import AlignedBarrier, BatchPlan, JobPlan, JobState, ReplicaVersion, Slice
+from state.values.pin import ReplicaVersion
+from state.values.plan import AlignedBarrier, BatchPlan, JobPlan, JobState, Slice
 from streaming.lane.task import Awaits, Lack, LaneOutcome, LaneResult, LaneTask, Undone
 from streaming.protocol.lanes.attempts import ATTEMPTS, LaneAttempts, LaneTasks
 from streaming.protocol.lanes.overrun import is_overrun

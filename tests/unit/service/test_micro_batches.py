@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import cast
 
-from state.values.plan import AlignedBarrier, BatchPlan, ReplicaVersion
+from state.values.pin import ReplicaVersion
+from state.values.plan import AlignedBarrier, BatchPlan
 from streaming.compaction.compactor import Compactor
 from streaming.protocol.batches import Batches
 from streaming.protocol.micro_batches import MicroBatches

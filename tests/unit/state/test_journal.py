@@ -16,7 +16,8 @@ from state.journal import Journal, is_superseded
 from state.maintenance.cleaning import clean_table
 from state.retention import StateRetention
 from state.storage import Storage
-from state.values.plan import AlignedBarrier, BatchPlan, ReplicaVersion
+from state.values.pin import ReplicaVersion
+from state.values.plan import AlignedBarrier, BatchPlan
 from tests.kit.tables import table
 
 pytestmark = pytest.mark.any_storage

@@ -23,7 +23,8 @@ from schemas.records import (
     Throttle,
 )
 from schemas.table import TableSchema, declare
-from state.values.plan import AlignedBarrier, BatchPlan, JobPlan, JobState, Parked, ReplicaVersion, Slice
+from state.values.pin import ReplicaVersion
+from state.values.plan import AlignedBarrier, BatchPlan, JobPlan, JobState, Parked, Slice
 from tests.kit.values import KEY_TYPES, values_of
 
 EPOCHS = st.integers(1, 2**46).map(lambda n: n << 16)
