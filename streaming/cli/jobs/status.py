@@ -18,7 +18,7 @@ from schemas.table import nearest
 from state.initial.copy_progress import CopyProgress
 from state.values.progress import Completed
 from streaming.cli.configuration import ConfigOption, JobOrConfigArgument, job_or_config
-from streaming.cli.jobs.condition import ShownCondition, barrier_age_s, shown_condition
+from streaming.cli.jobs.condition import ShownCondition, StatusExit, barrier_age_s, shown_condition
 from streaming.cli.jobs.listing import as_dict
 from streaming.cli.jobs.served import Served
 from streaming.cli.jobs.watching import StateForecasts, described, seconds_text, watch
@@ -130,7 +130,8 @@ def _show(
         more = len(answer.undeclared) - _MOST_FIELDS
         names = ", ".join(answer.undeclared[:_MOST_FIELDS])
         facts.add_row("not declared", names if more <= 0 else f"{names} and {more:,} more fields")
-    facts.add_row("owner", view.owner)
+    has_ended = condition.exit_status in (StatusExit.STOPPED, StatusExit.NOT_REACHABLE)
+    facts.add_row("last owner" if has_ended else "owner", view.owner)
     facts.add_row("lanes", f"{view.lanes}{', set by `backfill lanes`' if view.lanes_set else ''}")
     facts.add_row(
         "replica", f"about {view.rows_stored:,} rows" if has_replica else "none, for rows without a key"

@@ -101,6 +101,11 @@ def test_a_job_that_reads_the_upstream_falls_into_partitions() -> None:
     assert view.extent == Extent(6, 4 + 9)
 
 
+def test_a_process_that_has_ended_owns_nothing_any_more() -> None:
+    assert [line for line in shown(Answer("serving", ready=True), 16) if line.startswith("owner")]
+    assert [line for line in shown(Answer("stopping", ready=False), 16) if line.startswith("last owner")]
+
+
 def test_it_says_what_the_service_says_of_itself() -> None:
     lines = shown(Answer("upstream stuck", ready=False, reason=REASON, batch_age_s=412.0), 64)
     assert lines[0].split(maxsplit=1) == ["condition", "upstream stuck: not ready, no batch for 6 min 52 s"]
