@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from schemas.avro.registered import SchemaIds
@@ -19,6 +20,7 @@ from schemas.faults import Faults, brief
 from schemas.filter.ast import columns_of
 from schemas.formats.protocol import Half, OutputFormat
 from schemas.formats.registry import DEFAULT, OUTPUT_FORMATS, declare_format
+from schemas.kinds.projection import OutputColumn, declared_projection, output_columns, output_key
 from schemas.kinds.scans import DEFAULT_SCAN, ScanConfig, declare_scan, scan_declaration
 from schemas.kinds.sinks import DEFAULT as DEFAULT_SINK
 from schemas.kinds.sinks import SinkConfig, declare_sink
@@ -29,6 +31,7 @@ from schemas.settings.job_keys import (
     budget_ms,
     extent,
     flag,
+    hash_key_file,
     output_partitions,
     passed_headers,
     rate_limit,
@@ -36,7 +39,8 @@ from schemas.settings.job_keys import (
     topic_config,
 )
 from schemas.settings.limits import duration_text
-from schemas.table import Column, TableSchema, nearest
+from schemas.settings.security import Secret
+from schemas.table import Column, TableSchema
 from schemas.topics import DEAD_LETTERS_SUFFIX, barriers_of_output, is_topic_name, no_compaction
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
@@ -60,13 +64,14 @@ class JobDefinition:
     `part_count`, not in the definition as written; it is 0 where vnodes are the upstream's partitions.
     `output_partitions` is 0 where the output has as many as the upstream, until the service has counted those
     (`with_partitions`). `paused`: it is created paused; later pauses are state. `from_now`: no row from before its
-    start is sent. `until_complete`: it ends once all rows are sent. `has_columns`: the declaration names its columns;
+    start is sent. `until_complete`: it ends once all rows are sent. `hash_key_file` has the key of its hashes, on each
+    machine with lanes. `has_columns`: the declaration names its columns;
     else they are those that the table had when the job was made.
     """
 
     name: str
     output: str
-    columns: tuple[str, ...]
+    columns: tuple[OutputColumn, ...]
     filter: str | None
     output_partitions: int
     rate_limit: int | None
@@ -83,6 +88,7 @@ class JobDefinition:
     paused: bool = False
     from_now: bool = False
     until_complete: bool = False
+    hash_key_file: str | None = None
     has_columns: bool = field(default=True, compare=False)
 
     @classmethod
@@ -96,7 +102,11 @@ class JobDefinition:
         """
         faults = Faults(Code.JOB_INVALID)
         format_ = declare_format(OUTPUT_FORMATS, declaration, faults, beside=OWN_KEYS) or DEFAULT
-        if misfit := format_.misfit(table):
+        columns = declared_projection(declaration.get("columns"), table, faults)
+        key = output_key(columns, table)
+        if misfit := format_.misfit(
+            replace(table, columns=key, primary_key=tuple(each.name for each in key))
+        ):
             faults.add(misfit)
         barriers = barriers_of_output(declaration, format_, faults)
         scan = declare_scan(declaration.get("read"), faults)
@@ -106,7 +116,7 @@ class JobDefinition:
         job = cls(
             _name(declaration.get("name"), faults),
             _output(declaration.get("output"), faults),
-            _columns(declaration.get("columns"), table, faults),
+            columns,
             _condition(declaration.get("filter"), table, faults),
             output_partitions(declaration.get("output_partitions"), table, scan, faults),
             rate_limit(declaration.get("rate_limit"), faults),
@@ -127,6 +137,7 @@ class JobDefinition:
             passed_headers(declaration.get("headers"), faults),
             flag("paused", declaration, faults),
             *extent(declaration, format_, faults),
+            hash_key_file(declaration.get("hash_key_file"), columns, faults),
             declaration.get("columns") is not None,
         )
         if faults:
@@ -143,7 +154,7 @@ class JobDefinition:
         declaration: dict[str, Any] = {
             "name": self.name,
             "output": self.output,
-            "columns": list(self.columns),
+            "columns": [column.declared for column in self.columns],
             "filter": self.filter,
             "output_partitions": self.output_partitions or None,
             "rate_limit": self.rate_limit,
@@ -157,6 +168,7 @@ class JobDefinition:
             "paused": self.paused,
             "from": "now" if self.from_now else None,
             "until": "complete" if self.until_complete else None,
+            "hash_key_file": self.hash_key_file,
         }
         declaration |= {key: value for key, value in others.items() if value}
         if self.format != DEFAULT:
@@ -202,7 +214,33 @@ class JobDefinition:
 
     def schemas(self, table: TableSchema) -> Mapping[Half, Mapping[str, Any]]:
         """The schemas that a reader of its output needs, see `OutputFormat.schemas`."""
-        return self.format.schemas(table.select(self.columns), table.key_columns, self.output)
+        return self.format.schemas(self.columns_of(table), self.key_columns_of(table), self.output)
+
+    def columns_of(self, table: TableSchema) -> tuple[Column, ...]:
+        """The columns of its output's rows."""
+        return output_columns(self.columns, table)
+
+    def key_columns_of(self, table: TableSchema) -> tuple[Column, ...]:
+        """The columns of the keys of its output's records."""
+        return output_key(self.columns, table)
+
+    def read_columns(self, table: TableSchema) -> tuple[str, ...]:
+        """The table's columns that a row is read with: those that it shows, then what key and filter need besides."""
+        from schemas.filter.parse import parse_filter
+
+        filtered = () if self.filter is None else columns_of(parse_filter(self.filter, table))
+        shown = (column.source for column in self.columns if column.mask != "null")
+        return tuple(dict.fromkeys([*shown, *table.primary_key, *filtered]))
+
+    @property
+    def is_masked(self) -> bool:
+        """True if its output is not to have what the upstream's records have."""
+        return any(column.mask for column in self.columns)
+
+    def hash_key(self) -> bytes:
+        """The key of its hashes, empty without any; for encoders alone. Raises: ConfigError, as `Secret.read_bytes`."""
+        file = self.hash_key_file
+        return b"" if file is None else Secret(f"hash_key_file of job {self.name}", Path(file)).read_bytes()
 
     def with_ids(self, ids: SchemaIds) -> JobDefinition:
         """This job with the ids of its registered schemas, which are no part of the declaration."""
@@ -286,20 +324,6 @@ def _output(declared: object, faults: Faults) -> str:
     return str(declared)
 
 
-def _columns(declared: object, table: TableSchema, faults: Faults) -> tuple[str, ...]:
-    if declared is None:
-        return table.column_names
-    if not isinstance(declared, list) or not declared or not all(isinstance(name, str) for name in declared):
-        faults.add(f"columns {brief(declared)} is not a list of column names")
-        return ()
-    for name in dict.fromkeys(declared):
-        if name not in table.by_name:
-            faults.add(f"columns names {brief(name)}, no such column{nearest(name, table.column_names)}")
-        elif declared.count(name) > 1:
-            faults.add(f"columns names {brief(name)} twice")
-    return tuple(declared)
-
-
 def _condition(declared: object, table: TableSchema, faults: Faults) -> str | None:
     if declared is None:
         return None
@@ -313,26 +337,3 @@ def _condition(declared: object, table: TableSchema, faults: Faults) -> str | No
     except ConfigError as error:
         faults.add(f"{error.where}: {error.found}, where there may be {error.expected}", error.code)
         return None
-
-
-@dataclass(frozen=True, slots=True)
-class JobSchemas:
-    """The three schemas of a job.
-
-    `upstream`: the table's columns. `read`: what the backfill reads, each column once: the requested ones in
-    the job's order (so the output is the front of it), then what the primary key and the filter need besides.
-    `output`: what it sends, in the job's order.
-    """
-
-    upstream: tuple[Column, ...]
-    read: tuple[Column, ...]
-    output: tuple[Column, ...]
-
-    @classmethod
-    def from_job(cls, job: JobDefinition, table: TableSchema) -> JobSchemas:
-        """Parses the job's filter."""
-        from schemas.filter.parse import parse_filter
-
-        filtered = () if job.filter is None else columns_of(parse_filter(job.filter, table))
-        read = dict.fromkeys([*job.columns, *table.primary_key, *filtered])
-        return cls(table.columns, table.select(tuple(read)), table.select(job.columns))

@@ -7,11 +7,12 @@ job allows that its output loses its beginning.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from schemas.faults import Faults, brief
 from schemas.formats.protocol import Images, OutputFormat
 from schemas.formats.registry import OUTPUT_FORMATS, format_keys
+from schemas.kinds.projection import OutputColumn
 from schemas.kinds.scans import DEFAULT_SCAN, SCAN_KINDS, ScanConfig
 from schemas.kinds.sinks import sink_key
 from schemas.records import BARRIER_HEADER, EPOCH_HEADER
@@ -32,7 +33,16 @@ _LONGEST_VALUE = 200
 KEYS = {
     "name": ("", "Lower-case letters, digits and `-`."),
     "output": ("", "Topic; created if absent."),
-    "columns": ("all", "The output's columns; the key is in the record's key in any case."),
+    "columns": (
+        "all",
+        "The output's columns, also with other names and masked, as in `[id, {mail: hash(email)}]`: see "
+        "[columns](outputs.md#columns). The key is in the record's key in any case.",
+    ),
+    "hash_key_file": (
+        "none",
+        "File with the key of hashes in `columns`, mode `0600`: an absolute path, on each machine with lanes. Its "
+        "bytes but for one line end are the key.",
+    ),
     "filter": (
         "none",
         "Keeps rows for which it is true: `= != < <= > >= IN BETWEEN LIKE IS NULL AND OR NOT` with literals.",
@@ -158,6 +168,21 @@ def flag(key: str, declaration: Mapping[str, object], faults: Faults) -> bool:
         return bool(declared)
     faults.add(f"{key} {brief(declared)} is neither true nor false")
     return False
+
+
+def hash_key_file(declared: object, columns: Collection[OutputColumn], faults: Faults) -> str | None:
+    """The file with the key of hashes. Its path is not quoted: it may be the key."""
+    hashes = any(column.mask == "hash" for column in columns)
+    if declared is None:
+        if hashes:
+            faults.add("no 'hash_key_file', which has the key of hash(...) in columns")
+        return None
+    if not isinstance(declared, str) or not declared.isprintable() or not declared.startswith("/"):
+        faults.add("hash_key_file is not the absolute path of a file")
+        return None
+    if not hashes:
+        faults.add("hash_key_file is given, and no column is hash(...)")
+    return declared
 
 
 def passed_headers(declared: object, faults: Faults) -> tuple[str, ...]:

@@ -81,6 +81,15 @@ class Secret:
             raise _refusal(self.key, "no single line of text")
         return text
 
+    def read_bytes(self) -> bytes:
+        """The bytes of the file but for one line end, which may be any. Raises: ConfigError, as `read`."""
+        assert self.file is not None
+        data = read_private_bytes(self.key, self.file)
+        data = data.removesuffix(b"\r\n" if data.endswith(b"\r\n") else b"\n")
+        if not data:
+            raise _refusal(self.key, "an empty file")
+        return data
+
 
 def is_loopback(host: str) -> bool:
     """True if a host, without brackets, is this machine itself. Names other than localhost are not trusted."""
@@ -256,11 +265,19 @@ def _trust(key: str, ca_file: Path | None) -> ssl.SSLContext:
 
 
 def read_private(key: str, path: Path) -> str:
-    """The text of a file that only its owner may read.
+    """The text of a file that only its owner may read. Raises: as `read_private_bytes`, also when it is no text."""
+    try:
+        return read_private_bytes(key, path).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise _refusal(key, f"a file that can't be read ({type(error).__name__})") from None
+
+
+def read_private_bytes(key: str, path: Path) -> bytes:
+    """The bytes of a file that only its owner may read.
 
     Raises: ConfigError(SECRET_FILE_MODE) when others have any right to it; ConfigError(CONFIG_INVALID) when it
-    can't be read, is too large, or is no text. The message names neither the path nor anything of the content, since
-    a user may have written the secret where its file belongs.
+    can't be read or is too large. The message names neither the path nor anything of the content, since a user may have
+    written the secret where its file belongs.
     """
     try:
         with path.open("rb") as file:
@@ -274,8 +291,8 @@ def read_private(key: str, path: Path) -> str:
             data = file.read(MAX_SECRET_BYTES + 1)
         if len(data) > MAX_SECRET_BYTES:
             raise _refusal(key, f"a file of more than {MAX_SECRET_BYTES} bytes")
-        return data.decode("utf-8")
-    except (OSError, UnicodeDecodeError, ValueError) as error:
+        return data
+    except (OSError, ValueError) as error:
         raise _refusal(key, f"a file that can't be read ({type(error).__name__})") from None
 
 

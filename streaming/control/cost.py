@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,7 @@ from schemas.avro.chunks import chunks
 from schemas.avro.registered import SchemaIds
 from schemas.filter.columnar import evaluate
 from schemas.filter.parse import parse_filter
-from schemas.job import JobDefinition, JobSchemas
+from schemas.job import JobDefinition
 from schemas.records import Barrier, BarrierKind
 from schemas.table import TableSchema
 from state.replica import Replica
@@ -84,6 +84,7 @@ def estimate(storage: Storage, table: TableSchema, job: JobDefinition) -> Cost:
     scan = Scans(replica).scan_for(job).pinned(Pin(version, ()), frozenset(range(job.part_count)))
     if job.format.ids is None:  # any will do
         job = job.with_ids(SchemaIds(0, 0))
+    job = replace(job, hash_key_file=None)  # likewise
     began = time.perf_counter()
     sampled = kept = sent_bytes = 0
     for rows in _sample(scan, job, table):
@@ -109,7 +110,7 @@ def of_records(marks: Sequence[Watermarks]) -> Cost:
 
 def _sample(scan: PinnedScan, job: JobDefinition, table: TableSchema) -> Iterator[pa.Table]:
     """Rows of the first parts: enough rows, or enough bytes."""
-    columns = [column.name for column in JobSchemas.from_job(job, table).read]
+    columns = job.read_columns(table)
     rows = size = 0
     for part in range(job.part_count):
         for read in scan.reader(frozenset({part}), columns)(Slice(part, None, None)):

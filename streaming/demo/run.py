@@ -242,8 +242,8 @@ _LOOKED_AT = 200
 
 def last_rows(kafka: KafkaSettings, job: JobDefinition, table: TableSchema, count: int = 3) -> list[str]:
     """The newest rows at the end of a partition that has some."""
-    columns = table.select(job.columns)
-    stream = RecordStream(columns, table.key_columns, RecordForm.of(job.format))
+    columns = job.columns_of(table)
+    stream = RecordStream(columns, job.key_columns_of(table), RecordForm.of(job.format))
     with RangeReader(kafka) as reader:
         rows = []
         for partition, marks in enumerate(reader.watermarks(job.output)):

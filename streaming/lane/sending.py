@@ -41,7 +41,8 @@ def send_letters(task: LaneTask, lane: int, jobs: Sequence[LaneJob], writers: La
     parked = [item for item in task.plan.parked if item.lane == lane]
     for letter in task.read_letters(parked) if parked else ():
         for job in jobs:
-            writers.writer_for(job.output).letter(job.output, letter)
+            sent = letter.without_content if job.definition.is_masked else letter
+            writers.writer_for(job.output).letter(job.output, sent)
 
 
 def send_all(

@@ -16,7 +16,7 @@ from schemas.filter.columnar import evaluate
 from schemas.filter.parse import parse_filter
 from schemas.formats.protocol import UpstreamFormat
 from schemas.formats.registry import DEFAULT
-from schemas.job import JobDefinition, JobSchemas
+from schemas.job import JobDefinition
 from schemas.json.barriers import encode_beside
 from schemas.kinds.full_barriers import barrier_topic_bytes
 from schemas.kinds.lanes import parts_of, share_of
@@ -266,9 +266,9 @@ class LaneJob:
         """The lane's partitions of the output."""
         return [self.output.partition(partition) for partition in self.partitions]
 
-    def read_columns(self) -> list[str]:
+    def read_columns(self) -> tuple[str, ...]:
         """The columns that a slice is read with."""
-        return [column.name for column in JobSchemas.from_job(self.definition, self.table).read]
+        return self.definition.read_columns(self.table)
 
     def passes(self, arrays: Mapping[str, pa.Array]) -> pa.Array | None:
         """True where the filter is TRUE (False where it is NULL); None without a filter."""

@@ -81,7 +81,7 @@ class ControlApi:
             output_bytes=cost.output_bytes,
             seconds=cost.seconds(job, self.cache.jobs()[1], self.limit_of_all),
             output_partitions=job.output_partitions,
-            columns=list(job.columns),
+            columns=[column.name for column in job.columns],
             form=job.form,
         )
 

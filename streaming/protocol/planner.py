@@ -177,6 +177,7 @@ class Planner:
             misfit = self._rescaled(job) or misfit
             if misfit is not None:
                 raise ConfigError(Code.JOB_INVALID, where=f"job {job.name}", found=misfit)
+            job.definition.hash_key()
             self._setup.sink_of(job.definition).refuse_used(job.definition)
         except (ConfigError, TopicError) as error:
             if self._journal.is_superseded:  # the records are the successor's

@@ -17,6 +17,7 @@ from schemas.formats.protocol import KeyEncoder, Origins, ValueEncoder
 from schemas.job import JobDefinition
 from schemas.records import Barrier, Op
 from schemas.table import Column, TableSchema
+from streaming.sink.masks import masked
 
 
 class SinkPartition(NamedTuple):
@@ -46,12 +47,26 @@ class Output:
     @cached_property
     def columns(self) -> tuple[Column, ...]:
         """The output's columns, in the job's order. They need not include the primary key."""
-        return self.table.select(self.definition.columns)
+        return self.definition.columns_of(self.table)
+
+    @cached_property
+    def hash_key(self) -> bytes:
+        """The key of hashes, read once in a task. Raises: ConfigError."""
+        return self.definition.hash_key()
+
+    def shown(self, arrays: Callable[[str], pa.Array], count: int) -> list[pa.Array]:
+        """The values of its columns in so many rows, of which `arrays` gives the table's columns by name."""
+        return [
+            pa.nulls(count, column.type.arrow)
+            if each.mask == "null"
+            else masked(each, arrays(each.source), self.hash_key)
+            for each, column in zip(self.definition.columns, self.columns, strict=True)
+        ]
 
     @cached_property
     def keys(self) -> KeyEncoder | None:
         """The encoder of keys, for sinks of records. None where records keep the keys that they came with."""
-        return self.definition.format.keys(self.table.key_columns)
+        return self.definition.format.keys(self.definition.key_columns_of(self.table))
 
     @cached_property
     def values(self) -> ValueEncoder:
@@ -153,7 +168,7 @@ class SnapshotRows:
 
     @property
     def columns(self) -> list[pa.Array]:
-        return [self.arrays[column.name] for column in self.output.columns]
+        return self.output.shown(self.arrays.__getitem__, len(self))
 
     def records(self) -> EncodedRecords:
         """These rows, encoded in the output's format."""
@@ -226,7 +241,7 @@ class ChangeColumns:
     def taken(self, images: Sequence[pa.Array], low: int, high: int) -> list[pa.Array]:
         """The output's columns of the before or after images of the changes from `low` to `high`."""
         names, rows = self.output.table.column_names, pa.array(self.rows[low:high])
-        return [images[names.index(column.name)].take(rows) for column in self.output.columns]
+        return self.output.shown(lambda name: images[names.index(name)].take(rows), len(rows))
 
     @cached_property
     def records(self) -> EncodedRecords:
@@ -258,7 +273,7 @@ class ChangeColumns:
         format_ = self.output.definition.format
         if format_.names_origin:
             return self._encoded()
-        form = format_, self.output.columns
+        form = format_, self.output.definition.columns, self.output.hash_key
         return self.decoded.encoded_values(form, self.rows, self.ops, self._encoded)
 
     def _encoded(self) -> pa.BinaryArray:

@@ -4,7 +4,8 @@ A letter is part of the transaction of the lane that found the record, in the ba
 there exactly once if the batch is, whatever crashes. The record is read again from the upstream, for its original
 bytes.
 
-    key, value     the record's own, null where they are null
+    key, value     the record's own, null where they are null; both null of a job that masks columns, as nobody knows
+                   what of an invalid record is to be masked
     header code    the error code
     header place   topic-partition@offset of the record
 """
@@ -12,7 +13,7 @@ bytes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from state.values.plan import Parked
 from streaming.kafka.clients import KafkaSettings
@@ -36,6 +37,11 @@ class DeadLetter:
     def headers(self) -> dict[str, bytes]:
         """The headers of the record."""
         return {CODE_HEADER: self.code.encode(), PLACE_HEADER: self.place.encode()}
+
+    @property
+    def without_content(self) -> DeadLetter:
+        """The letter that says only which record it is."""
+        return replace(self, key=None, value=None)
 
 
 ReadLetters = Callable[[Sequence[Parked]], Iterable[DeadLetter]]

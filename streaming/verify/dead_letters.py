@@ -64,7 +64,7 @@ class DeadLetters:
     Make it before the ends of the topics are fixed, hand every upstream change to `sort`, call `settle` after each
     interval, and `close` at the end.
     `read` gives the letters there are. `elsewhere` are the places in the letters of other outputs; `named` those that
-    an operator left out, which `sort` never gets to see.
+    an operator left out, which `sort` never gets to see. `are_empty`: they are those of a job that masks columns.
     """
 
     def __init__(
@@ -74,9 +74,11 @@ class DeadLetters:
         read: Callable[[], Iterable[ListedLetter]],
         elsewhere: frozenset[RecordId] = frozenset(),
         named: frozenset[RecordId] = frozenset(),
+        *,
+        are_empty: bool = False,
     ) -> None:
         self._table, self._findings, self._read = table, findings, read
-        self._elsewhere, self._named = elsewhere, named
+        self._elsewhere, self._named, self._are_empty = elsewhere, named, are_empty
         self._rows, self._keys = RowCodec(table.columns), RowCodec(table.key_columns)
         self._unopened: dict[RecordId, ListedLetter] = {}
         self._seen: set[Place] = set()
@@ -151,12 +153,10 @@ class DeadLetters:
                 self._unopened[place] = letter
 
     def _judge(self, letter: ListedLetter, where: Place, entry: TopicEntry) -> None:
-        if letter.place != str(where) or (letter.key, letter.value) != (
-            entry.given or (entry.key, entry.value)
-        ):
-            self._findings.of_output(
-                Rule.DEAD_LETTER_DIFFERS, letter.where, f"the bytes of {where}", "others"
-            )
+        wanted = (None, None) if self._are_empty else entry.given or (entry.key, entry.value)
+        if letter.place != str(where) or (letter.key, letter.value) != wanted:
+            expected = f"no bytes of {where}" if self._are_empty else f"the bytes of {where}"
+            self._findings.of_output(Rule.DEAD_LETTER_DIFFERS, letter.where, expected, "others")
         if letter.code != Code.RECORD_TOO_LARGE and self._is_sound(entry):
             found = f"a sound one at {where}"
             self._findings.of_output(Rule.DEAD_LETTER_UNFOUNDED, letter.where, "a record at fault", found)

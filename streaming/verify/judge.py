@@ -16,6 +16,7 @@ from schemas.errors import Code, EnvironmentProblem, InputError, TopicError
 from schemas.filter.ast import Filter
 from schemas.filter.parse import parse_filter
 from schemas.job import JobDefinition
+from schemas.kinds.projection import OutputColumn
 from schemas.records import RecordId
 from schemas.table import TableSchema
 from schemas.topics import DEAD_LETTERS_SUFFIX
@@ -70,7 +71,8 @@ def verify_topics(
     output: str,
     table: TableSchema,
     *,
-    columns: Sequence[str] | None = None,
+    columns: Sequence[OutputColumn] | None = None,
+    hash_key: bytes = b"",
     condition: Filter | None = None,
     progress: Progress | None = None,
     settle_s: float = SETTLE_S,
@@ -87,14 +89,14 @@ def verify_topics(
     """Check the law (docs/contract.md#the-law) for `output` against `upstream`, record by record, as they are now.
 
     `table` is the upstream's, `columns` and `condition` the job's (all columns, no filter by default; `condition`
-    parsed against `table`). Both topics may be live: what comes after the start is not looked at. `left_out` are the
-    upstream records, (partition, offset), that the service left out by its operator's order. Where invalid records are
-    parked, in `<output>.dead-letters`, these are judged too; `siblings` are other outputs of the same service, whose
-    letters cover records before this job's start. `formats` are the declared ones of upstream and output, None for
-    `change`; `barriers` their barrier topics, None for one that has none. At most `keep` findings are kept, all are
-    counted. `reads_upstream`: the job is sent the upstream's records; `from_now`: only those behind its start. With
-    `require_complete` an unfinished part is a finding, too. `initial`: the table that the upstream's changes begin
-    from.
+    parsed against `table`), `hash_key` that of its hashes. Both topics may be live: what comes after the start is not
+    looked at. `left_out` are the upstream records, (partition, offset), that the service left out by its operator's
+    order. Where invalid records are parked, in `<output>.dead-letters`, these are judged too; `siblings` are other
+    outputs of the same service, whose letters cover records before this job's start. `formats` are the declared ones of
+    upstream and output, None for `change`; `barriers` their barrier topics, None for one that has none. At most `keep`
+    findings are kept, all are counted. `reads_upstream`: the job is sent the upstream's records; `from_now`: only those
+    behind its start. With `require_complete` an unfinished part is a finding, too. `initial`: the table that the
+    upstream's changes begin from.
 
     Raises: TopicError for a topic that is missing, compacted, the other one, or whose beginning is gone; InputError for
     an upstream that is no history of this table: bytes that don't decode, barriers out of order; EnvironmentProblem.
@@ -103,12 +105,12 @@ def verify_topics(
     started = time.monotonic()
     tested = None if condition is None else condition_of(condition, table)
     forms = _form(formats[0]), _form(formats[1])
-    view = OutputView(table, columns, tested, forms[1].rows_before)
+    view = OutputView(table, columns, tested, forms[1].rows_before, hash_key)
     elsewhere = _parked_elsewhere(settings, upstream, output, siblings)
     begins = () if initial is None else initial.offsets
     pair = partial(TopicPair, settings, upstream, output, settle_s=settle_s, left_out=left_out)
     findings, went_back, count = Findings(keep), list[str](), _Counter(progress)
-    letters = _dead_letters(settings, output, table, findings, elsewhere, left_out)
+    letters = _dead_letters(settings, output, table, view, findings, elsewhere, left_out)
     with (
         pair(on_read=count, barriers=barriers, begins=begins) as topics,
         _collector_paused(),
@@ -156,6 +158,7 @@ def verify_job(
         job.output,
         table,
         columns=job.columns,
+        hash_key=job.hash_key(),
         condition=None if job.filter is None else parse_filter(job.filter, table),
         progress=progress,
         require_complete=require_complete,
@@ -184,9 +187,8 @@ def _sources(
         if len(went_back) < MOST_FINDINGS_KEPT:
             went_back.append(f"{Place(names[0], partition, offset)}: {found}")
 
-    of_keys = table.key_columns
-    upstream = canonical(topics.upstream, forms[0], table.columns, of_keys, on_went_back, decoding)
-    output = canonical(topics.output, forms[1], view.rows.columns, of_keys, decoding=decoding)
+    upstream = canonical(topics.upstream, forms[0], table.columns, table.key_columns, on_went_back, decoding)
+    output = canonical(topics.output, forms[1], view.rows.columns, view.key_columns, decoding=decoding)
     return (names[0], upstream), (names[1], output)
 
 
@@ -230,6 +232,7 @@ def _dead_letters(
     settings: KafkaSettings,
     output: str,
     table: TableSchema,
+    view: OutputView,
     findings: Findings,
     elsewhere: frozenset[RecordId],
     named: frozenset[RecordId],
@@ -239,9 +242,8 @@ def _dead_letters(
     has_topic = partitions_of(settings, topic) is not None
     if not (has_topic or elsewhere):
         return None
-    return DeadLetters(
-        table, findings, lambda: read_letters(settings, topic) if has_topic else (), elsewhere, named
-    )
+    read = partial(read_letters, settings, topic) if has_topic else tuple
+    return DeadLetters(table, findings, read, elsewhere, named, are_empty=view.is_masked)
 
 
 def _listed(settings: KafkaSettings, outputs: Sequence[str]) -> frozenset[RecordId]:

@@ -41,7 +41,7 @@ class Requests:
             output_bytes=5_500,
             seconds=0.1,
             output_partitions=new.output_partitions,
-            columns=list(new.columns),
+            columns=[column.name for column in new.columns],
             form=new.form,
         )
 

@@ -6,12 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from schemas.avro.codec import barrier_header, encode_barrier
+from schemas.kinds.projection import output_columns
 from streaming.verify.checker import Checker
 from streaming.verify.findings import Report
 from streaming.verify.history import TopicEntry
 from streaming.verify.records.rows import OutputView
 from tests.kit.avro_codec import ChangeCodec, KeyCodec
 from tests.kit.histories import History, Item
+from tests.kit.masks import HASH_KEY
 
 
 @dataclass
@@ -64,11 +66,16 @@ def encoded(history: History) -> tuple[Entries, Entries]:
     """The upstream and the output as bytes."""
     key_codec = KeyCodec(history.table.key_columns)
     upstream_codec = ChangeCodec(history.table.columns)
-    output_codec = ChangeCodec(history.table.select(history.columns))
+    output_codec = ChangeCodec(output_columns(history.columns, history.table))
     return (
         [encode(items, key_codec, upstream_codec) for items in upstream_items(history)],
         [encode(items, key_codec, output_codec) for items in history.output],
     )
+
+
+def view_of(history: History) -> OutputView:
+    """What its job shows of rows."""
+    return OutputView(history.table, history.columns, history.condition, hash_key=HASH_KEY)
 
 
 def judge(history: History) -> Report:
@@ -76,7 +83,7 @@ def judge(history: History) -> Report:
     upstream, output = encoded(history)
     return Checker(
         history.table,
-        OutputView(history.table, history.columns, history.condition),
+        view_of(history),
         ("up", [ListSource(entries) for entries in upstream]),
         ("out", [ListSource(entries) for entries in output]),
         from_now=history.from_now,

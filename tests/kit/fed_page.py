@@ -198,7 +198,7 @@ class FedPage:
             output_bytes=6_000_000,
             seconds=65.0,
             output_partitions=new.output_partitions,
-            columns=list(new.columns),
+            columns=[column.name for column in new.columns],
             form=new.form,
         )
 

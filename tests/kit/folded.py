@@ -37,7 +37,7 @@ def fold_of(
     definition, table = as_created(config, config.jobs[number]), config.table
     form = RecordForm.of(definition.format)
     fold, tally = TableFold(form.rows_before), Tally()
-    stream = RecordStream(table.select(definition.columns), table.key_columns, form)
+    stream = RecordStream(definition.columns_of(table), definition.key_columns_of(table), form)
     with GrowingTopic(kafka, definition.output, definition.barrier_topic, stream) as topic:
         complete = Complete(definition.output_partitions, until)
         for new in topic.new():

@@ -14,11 +14,13 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
+from schemas.kinds.projection import OutputColumn, plain
 from schemas.position import Key, position_to_text
 from schemas.records import Barrier, BarrierKind, Change, Op, Row, VnodeProgress
 from schemas.table import TableSchema, declare
 from streaming.verify.records.rows import RowCondition
 from streaming.verify.records.vnode import VnodeOf
+from tests.kit import masks
 
 KEY_DOMAINS: dict[str, list[Any]] = {
     "boolean": [False, True],
@@ -61,7 +63,7 @@ class Step:
 @dataclass
 class History:
     table: TableSchema
-    columns: tuple[str, ...]
+    columns: tuple[OutputColumn, ...]
     condition: RowCondition | None
     steps: list[Step]
     output: list[list[Item]]
@@ -79,7 +81,12 @@ class History:
             and self.condition.test(tuple(by_name[name] for name in self.condition.columns)) is not True
         ):
             return None
-        return tuple(by_name[name] for name in self.columns)
+        return self.projected(row)
+
+    def projected(self, row: Row) -> Row:
+        """The row in the job's columns, whatever the filter says."""
+        by_name = dict(zip(self.table.column_names, row, strict=True))
+        return tuple(masks.shown(column, by_name[column.source]) for column in self.columns)
 
     def vnode(self, key: Key) -> int:
         return VnodeOf(self.table)(key)
@@ -118,7 +125,9 @@ def clean_history(rng: random.Random, *, from_now: bool = False) -> History:
     table = _table(rng)
     keys = _keys(table, rng)
     steps = _upstream(table, keys, rng)
-    columns = table.column_names if rng.random() < 0.4 else _some(table.column_names, rng)
+    columns = plain(table.column_names)
+    if rng.random() >= 0.4:
+        columns = masks.projected(_some(table.column_names, rng), table, rng)
     condition = None
     if rng.random() < 0.5:
         least = rng.choice([0, 1, 2])

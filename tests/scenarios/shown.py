@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from schemas.avro.codec import decode_barrier
 from schemas.job import JobDefinition
@@ -57,14 +57,14 @@ class Shown:
         yield from (f"{topic}: the record at {letter.place}" for letter in new)
 
     def _record(self, world: World, job: JobDefinition, entry: TopicEntry) -> str:
-        table, columns = world.setting.table, job.columns
+        table, columns = world.setting.table, [column.name for column in job.columns]
         self._has_keys = table.has_key
         if entry.barrier is not None:
             barrier = entry.closes or decode_barrier(entry.barrier, entry.value, where="output")
             listed = ", ".join(map(self._position, barrier.progress))
             mutation = "" if barrier.mutation is None else f" with {barrier.mutation}"
             return f"barrier {number_of(barrier.curr)}{mutation}" + (f": {listed}" if listed else "")
-        sent = sent_reader(job.format, table.select(columns), table.key_columns)
+        sent = sent_reader(job.format, job.columns_of(table), job.key_columns_of(table))
         change = sent.record(entry.key, entry.value).change
         assert change is not None
         if not table.has_key:
@@ -175,7 +175,7 @@ def number_of(epoch: int) -> int:
     return epoch // EPOCH_STEP
 
 
-def _text(row: Row, columns: tuple[str, ...]) -> str:
+def _text(row: Row, columns: Sequence[str]) -> str:
     return "/".join(
         "null" if value is None else str(value)
         for value, name in zip(row, columns, strict=True)

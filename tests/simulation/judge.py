@@ -106,11 +106,13 @@ def _output(world: World, job: JobDefinition, state: JobState | None) -> Iterato
     upstream = changelog.entries if world.setting.parks else _without_faulty(changelog)
     sources = [[ListSource(each) for each in topic] for topic in (upstream, partitions)]
     form, findings = RecordForm.of(job.format), Findings()
-    view = OutputView(table, job.columns, condition, form.rows_before)
+    view = OutputView(table, job.columns, condition, form.rows_before, job.hash_key())
     letters = None
     if world.setting.parks:
-        letters = DeadLetters(table, findings, partial(_letters, world, job), _faulty(world))
-    output = canonical(sources[1], form, view.rows.columns, table.key_columns)
+        letters = DeadLetters(
+            table, findings, partial(_letters, world, job), _faulty(world), are_empty=job.is_masked
+        )
+    output = canonical(sources[1], form, view.rows.columns, view.key_columns)
     checker = Checker(
         table,
         view,

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from schemas.errors import Code, ConfigError
+from schemas.kinds.projection import plain
 from schemas.settings.config import load
 from schemas.settings.documents import MAX_FILE_BYTES
 from tests.kit.config_files import EXAMPLE, LEAST, TABLE, read, refusal_of, write
@@ -18,7 +19,7 @@ def test_the_documented_example_is_read_as_it_says(tmp_path: Path) -> None:
     assert (config.upstream, config.barriers.kind, config.barrier_interval_ms) == ("orders", "inject", 1_000)
     assert (config.lanes, config.table.name, config.table.vnode_count) == (4, "orders", 64)
     (job,) = config.jobs
-    assert (job.name, job.columns, job.latency_budget_ms) == ("orders-copy", ("id", "amount"), 2_000)
+    assert (job.name, job.columns, job.latency_budget_ms) == ("orders-copy", plain(["id", "amount"]), 2_000)
     assert job.filter == "amount >= 10 AND region IN ('EU', 'US')"
 
 

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.errors import Code, ConfigError
-from schemas.job import JobDefinition, JobSchemas
+from schemas.job import JobDefinition
+from schemas.kinds.projection import plain
 from schemas.table import declare
 
 TABLE = declare(
@@ -38,7 +39,9 @@ def names(columns: Any) -> list[str]:
 
 def test_what_is_left_out_has_its_default() -> None:
     job = JobDefinition.declare(COPY, TABLE)
-    assert job == JobDefinition("orders-copy", "orders.copy", TABLE.column_names, None, 4, None, None, 16)
+    assert job == JobDefinition(
+        "orders-copy", "orders.copy", plain(TABLE.column_names), None, 4, None, None, 16
+    )
 
 
 def test_null_is_the_same_as_left_out() -> None:
@@ -67,7 +70,7 @@ def test_every_key_is_read() -> None:
     assert (job.replication_factor, job.allow_retention, job.paused) == (3, True, True)
     assert sorted(dict(job.topic_config)) == ["min.insync.replicas", "preallocate", "retention.ms"]
     assert JobDefinition.from_json(job.to_json(), TABLE) == job
-    assert (job.columns, job.filter) == (("amount", "note"), "amount >= 10 AND region IN ('EU')")
+    assert (job.columns, job.filter) == (plain(["amount", "note"]), "amount >= 10 AND region IN ('EU')")
     assert (job.output_partitions, job.rate_limit, job.latency_budget_ms) == (8, 0, 2_000)
 
 
@@ -297,10 +300,8 @@ def test_a_partition_lies_in_one_lane_when_lanes_divide_the_partitions(lanes: in
 
 def test_what_is_read_begins_with_the_output_and_adds_key_and_filter_columns() -> None:
     job = JobDefinition.declare(COPY | {"columns": ["amount", "id"], "filter": "note = 'x' OR id = 1"}, TABLE)
-    schemas = JobSchemas.from_job(job, TABLE)
-    assert names(schemas.output) == ["amount", "id"]
-    assert names(schemas.read) == ["amount", "id", "region", "note"]
-    assert schemas.upstream == TABLE.columns
+    assert names(job.columns_of(TABLE)) == ["amount", "id"]
+    assert job.read_columns(TABLE) == ("amount", "id", "region", "note")
 
 
 @pytest.mark.parametrize(

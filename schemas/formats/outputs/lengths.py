@@ -18,6 +18,8 @@ _JSON_GROWTH = 6
 """Bytes of JSON for a byte of text: of `\\u0000`. Base64 takes 4 for 3."""
 _COLUMN_BYTES, _FRAME_COLUMN_BYTES = 64, 256
 """Bytes of a column in addition to its value and name, which may be those of a value as text; and of its schema."""
+_HASH_BYTES = 64
+"""Bytes of a hash, which stands for a value of any length."""
 _RECORD_BYTES = 512
 """Bytes of a record in addition to key and value: the batch's own head, lengths, times, and its headers."""
 
@@ -28,7 +30,9 @@ def topic_bytes(job: JobDefinition, limits: Limits) -> int:
     encoding = str(getattr(job.format, "encoding", ""))
     growth = _JSON_GROWTH if encoding.startswith("json") else 1
     each = _COLUMN_BYTES + (_FRAME_COLUMN_BYTES if encoding == "json-schema" else 0)
-    names = sum(each + 2 * len(name.encode()) for name in job.columns)
+    names = sum(
+        each + 2 * len(column.name.encode()) + _HASH_BYTES * (column.mask == "hash") for column in job.columns
+    )
     longest = growth * (rows + 1) * limits.record_bytes + (rows + 1) * names + HEADROOM_BYTES
     return min(max(longest, KAFKA_MESSAGE_BYTES), MOST_MESSAGE_BYTES)
 

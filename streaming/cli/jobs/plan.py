@@ -168,7 +168,7 @@ def _facts(job: JobDefinition, cost: Cost, takes: str, schemas: Sequence[str]) -
     of_kind = _of_changes if job.from_now else _of_records if job.scan.reads_upstream else _of_rows
     return {
         **of_kind(job, cost),
-        "to": f"{job.output}, {job.output_partitions} partitions, columns {', '.join(job.columns)}",
+        "to": f"{job.output}, {job.output_partitions} partitions, columns {', '.join(map(str, job.columns))}",
         "as": job.form,
         **({"headers": ", ".join(job.headers)} if job.headers else {}),
         **({"registers": ", ".join(schemas)} if schemas else {}),

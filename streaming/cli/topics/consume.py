@@ -159,7 +159,7 @@ def _records(
     With `whole`, only intervals that are complete, up to the barrier `until`.
     """
     begins, form = target.start.offsets if target.start else (), RecordForm.of(target.format)
-    stream = RecordStream(target.columns, target.table.key_columns, form, begins)
+    stream = RecordStream(target.columns, target.key_columns, form, begins)
     with GrowingTopic(target.kafka, target.topic, target.barriers, stream) as topic:
         partitions = _await_partitions(topic, target, goes_on=follow or until_complete)
         parts = partitions if target.by_partition else target.table.vnode_count

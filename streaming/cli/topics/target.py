@@ -43,12 +43,13 @@ TableOption = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A topic, how to reach it, the columns of its rows, the format of its records, and its barrier topic or None."""
+    """A topic, how to reach it, the columns of rows and keys, the format of its records, and its barrier topic."""
 
     kafka: KafkaSettings
     topic: str
     table: TableSchema
     columns: tuple[Column, ...]
+    key_columns: tuple[Column, ...]
     format: Format = DEFAULT
     barriers: str | None = None
     by_partition: bool = False
@@ -100,6 +101,7 @@ def upstream_target(
         topic=topics.data,
         table=declared,
         columns=declared.columns,
+        key_columns=declared.key_columns,
         format=format_,
         barriers=topics.barriers,
         registry=config.registry if config else None,
@@ -160,6 +162,7 @@ def output_target(
     if unknown:
         hint = nearest(unknown[0], declared.column_names)
         raise usage(f"column {unknown[0]!r} in --columns{hint}", f"columns of table {declared.name}")
+    shown, key_columns = declared.select(names), declared.key_columns
     format_, barriers, by_partition = _format(loaded, topic), None, declared.by_partition
     of_job = job if topic is None else None
     if loaded is not None and topic is None:
@@ -174,12 +177,14 @@ def output_target(
         schemas = OutputSchemas(loaded.registry, loaded.table)
         wanted = schemas.registered(job_named(job, known_jobs(loaded)))
         topic, format_, barriers = topic or wanted.output, wanted.format, wanted.barrier_topic
-        names, by_partition = names if columns else wanted.columns, wanted.parts_are_partitions
+        shown, by_partition = shown if columns else wanted.columns_of(declared), wanted.parts_are_partitions
+        key_columns = wanted.key_columns_of(declared)
     return Target(
         kafka=broker.settings(loaded),
         topic=topic_of(loaded, topic),
         table=_fitting(declared, format_),
-        columns=declared.select(names),
+        columns=shown,
+        key_columns=key_columns,
         format=format_,
         barriers=barriers,
         by_partition=by_partition,

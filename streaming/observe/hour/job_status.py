@@ -66,7 +66,7 @@ def job_status(
         start=job.start,
         start_at=unix_ms_from_epoch(job.start) / 1_000,
         filter=definition.filter,
-        columns=list(definition.columns),
+        columns=[column.name for column in definition.columns],
         output_partitions=definition.output_partitions,
         form=definition.form,
         barrier_topic=definition.barrier_topic,

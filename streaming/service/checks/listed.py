@@ -68,6 +68,7 @@ CHECKS = (
     Check("disk", machine.disks, Part.ADVICE),
     Check("http.listen", machine.page, Part.START),
     Check("spark", machine.spark_secrets, Part.START),
+    Check("hash keys", machine.hash_keys, Part.START),
     Check("state", state.folder, Part.START),
     Check("broker", broker.reached, Part.START),
     Check("topics", rights.of_upstream, Part.START, ("broker",)),

@@ -75,6 +75,13 @@ def spark_secrets(found: Surroundings) -> Iterator[Finding]:
     yield from ()
 
 
+def hash_keys(found: Surroundings) -> Iterator[Finding]:
+    """The keys of jobs that hash columns. Raises: ConfigError."""
+    for job in found.declared.jobs:
+        if job.hash_key():
+            yield Finding.ok("hash keys", f"job {job.name}")
+
+
 def registry(found: Surroundings) -> Iterator[Finding]:
     """Check that it answers and lets this user in; a state that has read records has their schemas."""
     config = found.declared.registry

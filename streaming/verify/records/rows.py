@@ -16,12 +16,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from schemas.errors import Code, InputError
+from schemas.kinds.projection import OutputColumn, output_columns, output_key, plain
 from schemas.records import Change, Op, Row
 from schemas.table import Column, TableSchema
 from schemas.types import TypeName
 from streaming.reading.records.forms import RowImages
 from streaming.reading.values.avro_bytes import RowCodec
 from streaming.reading.values.invalid import InvalidRecordError
+from streaming.verify.records.masks import cell_of
 
 Halves = tuple[bytes | None, bytes | None]
 """`before` and `after` of a change, each a row's bytes or None."""
@@ -183,25 +185,29 @@ def _remembered(table: TableSchema, condition: RowCondition) -> Callable[[bytes]
 class OutputView:
     """A job's view of an upstream row: its columns if the filter is TRUE, else nothing.
 
-    `columns` None means all of the table's, in declared order. `rows_before`: of the output's changes; of those without
-    rows before, an UPDATE is an INSERT, and a DELETE has nulls in all but the key columns.
+    `columns` None means all of the table's, in declared order; `hash_key` is that of their hashes. `rows_before`: of
+    the output's changes; of those without rows before, an UPDATE is an INSERT, and a DELETE has nulls in all but the
+    key columns.
     """
 
     def __init__(
         self,
         table: TableSchema,
-        columns: Sequence[str] | None = None,
+        columns: Sequence[OutputColumn] | None = None,
         condition: RowCondition | None = None,
         rows_before: RowImages = RowImages.FULL,
+        hash_key: bytes = b"",
     ) -> None:
-        names = table.column_names if columns is None else tuple(columns)
+        shown = plain(table.column_names) if columns is None else tuple(columns)
         self.rows_before = rows_before
-        self._in_key = [name in table.primary_key for name in names]
-        self.rows = RowBytes(table.select(names))
+        self._in_key = [column.source in table.primary_key for column in shown]
+        self.rows, self.key_columns = RowBytes(output_columns(shown, table)), output_key(shown, table)
+        self.is_masked = any(column.mask for column in shown)
         self._source = RowBytes(table.columns)
-        self._shown = (
-            None if names == table.column_names else [table.column_names.index(name) for name in names]
-        )
+        places = [table.column_names.index(column.source) for column in shown]
+        cells = [cell_of(each, table.by_name[each.source], hash_key) for each in shown]
+        is_whole = places == list(range(len(table.columns))) and not any(cells)
+        self._shown = None if is_whole else list(zip(places, cells, strict=True))
         self._shows = None if condition is None else _remembered(table, condition)
         self._tested = [table.column_names.index(name) for name in (condition.columns if condition else ())]
 
@@ -222,4 +228,6 @@ class OutputView:
         cells = self._source.cells(row)
         if self._shows is not None and not self._shows(b"".join([cells[index] for index in self._tested])):
             return None
-        return row if self._shown is None else b"".join([cells[index] for index in self._shown])
+        if self._shown is None:
+            return row
+        return b"".join([cells[at] if made is None else made(cells[at]) for at, made in self._shown])

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
+from schemas.kinds.projection import OutputColumn
 from schemas.records import Change, Op
 from streaming.verify.findings import Rule
 from tests.kit.histories import History, Item
+from tests.kit.masks import shown, text_of
 from tests.kit.mutants.spots import (
     alter,
     barrier_indices,
@@ -18,6 +22,7 @@ from tests.kit.mutants.spots import (
     mutant,
     next_barrier,
     pick,
+    place_of_n,
     project,
     spots_of,
 )
@@ -51,13 +56,41 @@ def before_wrong(history: History, rng: random.Random) -> bool:
 
 def _with_other_row(history: History, rng: random.Random, half: str) -> bool:
     spot = pick(history, rng, lambda item: getattr(item.change, half) is not None)
-    if spot is None or "n" not in history.columns:
+    if spot is None or place_of_n(history) is None:
         return False
     item = item_at(history, spot)
     row = alter(history, getattr(item.change, half))
     change = replace(change_of(item), before=row) if half == "before" else replace(change_of(item), after=row)
     history.output[spot[0]][spot[1]] = replace(item, change=change)
     return True
+
+
+@mutant(Rule.CHANGED)
+def masked_value_shown(history: History, rng: random.Random) -> bool:
+    """A value goes out as it is stored, which a mask would have changed."""
+    return _with_masked(
+        history, rng, lambda column, value: text_of(value) if column.mask == "hash" else value
+    )
+
+
+@mutant(Rule.CHANGED)
+def hashed_by_another_key(history: History, rng: random.Random) -> bool:
+    return _with_masked(history, rng, lambda column, value: shown(column, value, b"another"))
+
+
+def _with_masked(history: History, rng: random.Random, show: Callable[[OutputColumn, Any], Any]) -> bool:
+    spot = pick(history, rng, lambda item: item.source is not None and change_of(item).after is not None)
+    if spot is None:
+        return False
+    item = item_at(history, spot)
+    assert item.source is not None and item.source.after is not None  # noqa: PT018
+    stored = dict(zip(history.table.column_names, item.source.after, strict=True))
+    row = tuple(
+        value if column.mask is None or stored[column.source] is None else show(column, stored[column.source])
+        for column, value in zip(history.columns, change_of(item).after or (), strict=True)
+    )
+    history.output[spot[0]][spot[1]] = replace(item, change=replace(change_of(item), after=row))
+    return row != change_of(item).after
 
 
 @mutant(Rule.LOST, Rule.DIFFERENT, Rule.REORDERED, Rule.CHANGED)

@@ -70,14 +70,17 @@ def is_snapshot(item: Item) -> bool:
 
 def alter(history: History, row: Row) -> Row:
     """The row with another value in a column outside the key, or the row itself if it has none such."""
-    if "n" not in history.columns:
+    index = place_of_n(history)
+    if index is None:
         return row
-    index = history.columns.index("n")
     return (*row[:index], 99 if row[index] != 99 else 98, *row[index + 1 :])
 
 
+def place_of_n(history: History) -> int | None:
+    """The place of `n` in the output's rows, None where it isn't there as it is."""
+    places = (at for at, each in enumerate(history.columns) if (each.source, each.mask) == ("n", None))
+    return next(places, None)
+
+
 def project(history: History, row: Row | None) -> Row | None:
-    if row is None:
-        return None
-    by_name = dict(zip(history.table.column_names, row, strict=True))
-    return tuple(by_name[name] for name in history.columns)
+    return None if row is None else history.projected(row)

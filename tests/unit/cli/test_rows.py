@@ -56,6 +56,6 @@ def test_what_does_not_go_with_them_is_refused_before_anything_is_asked(
 )
 def test_a_key_is_shown_as_it_came(key: bytes | None, shown: str) -> None:
     table = declare(TABLE, has_key=False)
-    target = Target(KafkaSettings("unused"), "up", table, table.columns, AppendFormat())
+    target = Target(KafkaSettings("unused"), "up", table, table.columns, (), AppendFormat())
     record = Record("up-0@7", 0, 3, (key,), Change(Op.INSERT, None, (5,)))
     assert _line(record, target, PrintedForm.TEXT) == f'up-0@7\t3\tINSERT\t{shown}\t{{"id": 5}}'

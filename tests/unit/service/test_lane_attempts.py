@@ -13,6 +13,7 @@ from schemas.errors import Code, EnvironmentProblem
 from schemas.formats.protocol import Format
 from schemas.formats.upsert import UpsertFormat
 from schemas.job import JobDefinition
+from schemas.kinds.projection import plain
 from schemas.records import Barrier, BarrierKind
 from state.storage import Storage
 from state.values.pin import ReplicaVersion
@@ -124,7 +125,7 @@ def test_a_registry_that_is_away_is_tried_as_often_as_lanes_are(away: int) -> No
 
 @pytest.mark.parametrize(("silent", "expected"), [(False, True), (True, False)])
 def test_what_sends_nothing_is_no_overrun_whatever_its_plan_has_read(silent: bool, expected: bool) -> None:
-    job = JobDefinition("copy", "copy", ("id",), None, 2, None, None, 16)
+    job = JobDefinition("copy", "copy", plain(["id"]), None, 2, None, None, 16)
     plan = replace(PLAN, jobs=(JobPlan(JobState(job, 0), (Slice(0, None, None),)),), silent=silent)
     task = replace(Tasks(None).task(plan, {}), plan=plan)
     died = EnvironmentProblem(Code.SPARK_FAILED, found="a worker that died")

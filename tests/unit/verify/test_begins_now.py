@@ -11,9 +11,8 @@ import pytest
 from schemas.records import Change, Op
 from streaming.verify.checker import Checker
 from streaming.verify.findings import Rule
-from streaming.verify.records.rows import OutputView
 from streaming.verify.sources.shortened import FoldedOutput, Shortened
-from tests.kit.encoded_histories import ListSource, encoded, judge
+from tests.kit.encoded_histories import ListSource, encoded, judge, view_of
 from tests.kit.histories import History, Item, clean_history
 
 SEEDS = range(60)
@@ -81,7 +80,7 @@ def test_an_ordinary_output_is_none_of_a_job_that_begins_now_nor_the_other_way_r
 def test_it_is_judged_from_any_barrier_on_where_the_oldest_ones_were_deleted() -> None:
     for seed in SEEDS[::3]:
         history = clean_history(random.Random(seed), from_now=True)
-        view = OutputView(history.table, history.columns, history.condition)
+        view = view_of(history)
         upstream, output = encoded(history)
         for since in [int(entry.barrier) for entry in output[0] if entry.barrier is not None]:
             sources = [FoldedOutput(Shortened(ListSource(part), since, lists=True), view) for part in output]

@@ -9,9 +9,9 @@ import pytest
 from schemas.records import Op
 from streaming.verify.checker import Checker
 from streaming.verify.findings import Report, Rule
-from streaming.verify.records.rows import OutputView, op_of
+from streaming.verify.records.rows import op_of
 from streaming.verify.sources.shortened import FoldedOutput, Shortened
-from tests.kit.encoded_histories import Entries, ListSource, encoded
+from tests.kit.encoded_histories import Entries, ListSource, encoded, view_of
 from tests.kit.histories import History, clean_history
 
 
@@ -20,7 +20,7 @@ def epochs(entries: Entries) -> list[int]:
 
 
 def judged(history: History, upstream: Entries, output: Entries, since: int) -> Report:
-    view = OutputView(history.table, history.columns, history.condition)
+    view = view_of(history)
     return Checker(
         history.table,
         view,

@@ -1,0 +1,139 @@
+"""Columns of an output: those of the table, under the names and masks that a job gives them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from schemas.faults import Faults, brief, nearest
+from schemas.kinds.columns import IDENTIFIER, Column
+from schemas.types import ColumnType, TypeName
+
+if TYPE_CHECKING:
+    from schemas.table import TableSchema
+
+Mask = Literal["hash", "null", "prefix"]
+
+_MASK = re.compile(r"(?P<mask>hash|prefix)\(\s*(?P<source>\w+)\s*(?:,\s*(?P<length>[0-9]{1,9})\s*)?\)")
+_HASH_TYPE = ColumnType(TypeName.STRING)
+_NEVER_HASHED = (TypeName.FLOAT, TypeName.DOUBLE)
+
+
+@dataclass(frozen=True, slots=True)
+class OutputColumn:
+    """A column of an output: `source` is that of the table, `length` of a `prefix` its code points."""
+
+    name: str
+    source: str
+    mask: Mask | None = None
+    length: int = 0
+
+    @property
+    def declared(self) -> str | dict[str, str | None]:
+        """The column as a declaration has it."""
+        if self.mask is None and self.name == self.source:
+            return self.name
+        return {self.name: self._shown}
+
+    @property
+    def _shown(self) -> str | None:
+        match self.mask:
+            case None:
+                return self.source
+            case "null":
+                return None
+            case "hash":
+                return f"hash({self.source})"
+            case "prefix":
+                return f"prefix({self.source}, {self.length})"
+
+    def __str__(self) -> str:
+        """The column for people: `id`, `customer: cust_id`, `note: null`."""
+        return self.name if isinstance(self.declared, str) else f"{self.name}: {self._shown or 'null'}"
+
+    def of(self, column: Column) -> Column:
+        """The output's column, of the table's."""
+        kind = _HASH_TYPE if self.mask == "hash" else column.type
+        return Column(self.name, kind, column.nullable)
+
+
+def plain(names: Sequence[str]) -> tuple[OutputColumn, ...]:
+    """Columns as they are."""
+    return tuple(OutputColumn(name, name) for name in names)
+
+
+def output_columns(columns: Sequence[OutputColumn], table: TableSchema) -> tuple[Column, ...]:
+    """The columns of an output's rows."""
+    return tuple(each.of(table.by_name[each.source]) for each in columns)
+
+
+def output_key(columns: Sequence[OutputColumn], table: TableSchema) -> tuple[Column, ...]:
+    """The columns of its records' keys, which have their new names there too."""
+    names = {each.source: each.name for each in columns}
+    return tuple(Column(names.get(each.name, each.name), each.type, False) for each in table.key_columns)
+
+
+def declared_projection(declared: object, table: TableSchema, faults: Faults) -> tuple[OutputColumn, ...]:
+    """The columns that a job declares; all of the table's if it declares none."""
+    if declared is None:
+        return plain(table.column_names)
+    read = [_read(each) for each in declared] if isinstance(declared, list) else []
+    columns = [each for each in read if each is not None]
+    if not columns or len(columns) < len(read):
+        faults.add(f"columns {brief(declared)} is not a list of column names and of {{name: column or mask}}")
+        return ()
+    for column in columns:
+        if fault := _fault(column, table):
+            faults.add(f"columns {fault}")
+    names = [column.name.lower() for column in columns]
+    for name in dict.fromkeys(column.name for column in columns if names.count(column.name.lower()) > 1):
+        faults.add(f"columns names {brief(name)} twice")
+    for key in table.primary_key:
+        shown = [column.name for column in columns if column.source == key and column.mask is None]
+        if len(shown) > 1:
+            faults.add(f"columns names {brief(key)} as {' and '.join(shown)}, and it has one name in the key")
+        elif not shown and key.lower() in names:
+            faults.add(f"columns gives the name {brief(key)} to another column, and it is in the key")
+    return tuple(columns)
+
+
+def _read(declared: object) -> OutputColumn | None:
+    """A column that may not be one of the table; None for another form."""
+    if isinstance(declared, str):
+        return OutputColumn(declared, declared)
+    if not isinstance(declared, Mapping) or len(declared) != 1:
+        return None
+    name, shown = next(iter(declared.items()))
+    if not isinstance(name, str) or not isinstance(shown, (str, type(None))):
+        return None
+    if shown is None:
+        return OutputColumn(name, name, "null")
+    match = _MASK.fullmatch(shown)
+    if match is None or (match["mask"] == "prefix") != (match["length"] is not None):
+        return OutputColumn(name, shown)
+    if match["mask"] == "hash":
+        return OutputColumn(name, match["source"], "hash")
+    return OutputColumn(name, match["source"], "prefix", int(match["length"]))
+
+
+def _fault(column: OutputColumn, table: TableSchema) -> str | None:
+    if column.source not in table.by_name:
+        masks = (
+            "" if IDENTIFIER.fullmatch(column.source) else "; masks are hash(column), prefix(column, n), null"
+        )
+        hint = nearest(column.source, table.column_names)
+        return f"names {brief(column.source)}, no such column{hint}{masks}"
+    if not IDENTIFIER.fullmatch(column.name):
+        return f"has the name {brief(column.name)}, which is not letters, digits and _ (128 at most)"
+    kind = table.by_name[column.source].type
+    if column.mask is not None and column.source in table.primary_key:
+        return f"masks {column.source}, which is in the primary key: it stands in progress, and can only be renamed"
+    if column.mask == "hash" and kind.name in _NEVER_HASHED:
+        return f"hashes {column.source}, a {kind}, which has no one text for a value"
+    if column.mask == "prefix" and kind.name is not TypeName.STRING:
+        return f"takes a prefix of {column.source}, a {kind}, not a string"
+    if column.mask == "prefix" and not column.length:
+        return f"takes a prefix of {column.source} without a character"
+    return None
