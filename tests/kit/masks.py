@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import atexit
 import base64
 import datetime as dt
 import hashlib
 import hmac
+import os
 import random
+import tempfile
 from collections.abc import Sequence
 from decimal import Decimal
+from functools import cache
 from typing import Any
 
 from schemas.kinds.projection import OutputColumn, plain
@@ -17,6 +21,22 @@ from schemas.types import TypeName
 
 HASH_KEY = b"\x00a key\xff"
 MASKED = 0.3
+
+
+@cache
+def hash_key_file() -> str:
+    """A file with the key and a line end, for the time of the process."""
+    number, path = tempfile.mkstemp(prefix="backfill-hash-key-")
+    with os.fdopen(number, "wb") as file:
+        file.write(HASH_KEY + b"\n")
+    atexit.register(os.remove, path)
+    return path
+
+
+def keys_of(columns: Sequence[OutputColumn]) -> dict[str, Any]:
+    """The keys of a job with these columns."""
+    file = hash_key_file() if any(column.mask == "hash" for column in columns) else None
+    return {"columns": [column.declared for column in columns], "hash_key_file": file}
 
 
 def shown(column: OutputColumn, value: Any, key: bytes = HASH_KEY) -> Any:

@@ -19,6 +19,7 @@ from schemas.position import Key
 from schemas.records import Add, Lanes, Mutation, Pause, Resume, Row, Throttle
 from schemas.settings.limits import Limits
 from schemas.table import TableSchema, declare
+from tests.kit import masks
 from tests.kit.examples import examples
 from tests.kit.histories import KEY_DOMAINS
 from tests.kit.upstream import Upstream
@@ -81,11 +82,12 @@ def tables(draw: st.DrawFn) -> TableSchema:
 
 @st.composite
 def definitions(draw: st.DrawFn, table: TableSchema, name: str) -> JobDefinition:
-    columns = draw(st.none() | st.lists(st.sampled_from(table.column_names), min_size=1, unique=True))
+    names = draw(st.none() | st.lists(st.sampled_from(table.column_names), min_size=1, unique=True))
+    chance = draw(st.randoms(use_true_random=False))
     declaration = {
         "name": name,
         "output": f"out-{name}",
-        "columns": columns,
+        **({} if names is None else masks.keys_of(masks.projected(names, table, chance))),
         "filter": draw(st.sampled_from(FILTERS)),
         "output_partitions": draw(st.sampled_from([n for n in (1, 2, 4) if n <= table.vnode_count])),
         "rate_limit": draw(st.sampled_from([0, 1, 1, 2, 5, None])),

@@ -12,6 +12,7 @@ from schemas.records import Op
 from streaming.lane.changes import Changes
 from streaming.sink.columns import ChangeColumns, Output
 from tests.kit import barriers
+from tests.kit.masks import hash_key_file
 from tests.kit.tables import table
 
 TABLE = table()
@@ -70,6 +71,27 @@ def test_equal_outputs_share_what_is_encoded_and_others_do_not(monkeypatch: pyte
     assert sent(decoded, output("narrow", columns=["id", "v"]), [0, 1], both) != first
     assert sent(decoded, output("again"), [0, 1], both) == first
     assert len(calls) == 5
+
+
+def test_outputs_that_mask_otherwise_share_nothing() -> None:
+    decoded, both = changes(), [Op.UPDATE, Op.UPDATE]
+    columns: list[list[object]] = [
+        ["id", "v"],
+        ["id", {"v": None}],
+        ["id", {"v": "prefix(v, 1)"}],
+        ["id", {"v": "hash(v)"}],
+    ]
+    first, second = (
+        [
+            sent(decoded, output(f"{name}{number}", columns=each, hash_key_file=file), [0, 1], both)
+            for number, each in enumerate(columns)
+            for file in [hash_key_file() if "hash" in str(each) else None]
+        ]
+        for name in ("first", "second")
+    )
+    assert first == second
+    assert first[0] == first[2]
+    assert len({each[0] for each in first}) == len(columns) - 1
 
 
 def test_events_that_name_their_job_are_encoded_for_each() -> None:

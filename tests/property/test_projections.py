@@ -1,0 +1,178 @@
+"""Columns under other names and masked, in every form of output, against a plain model of them."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import pickle
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schemas.avro.registered import SchemaIds
+from schemas.formats.outputs.upsert import UpsertOutput
+from schemas.formats.protocol import Images
+from schemas.job import JobDefinition
+from schemas.kinds.projection import OutputColumn
+from schemas.records import Change, Op, Row
+from schemas.table import TableSchema, declare
+from streaming.lane.changes import Changes
+from streaming.sink.columns import ChangeColumns, EncodedRecords, Output, SnapshotRows
+from tests.kit import masks
+from tests.kit.barriers import barrier
+from tests.kit.examples import examples
+from tests.kit.sent_records import sent_reader, sent_row
+from tests.kit.two_ways import as_text
+from tests.kit.values import TYPES, rows_of
+
+FORMS: list[dict[str, str]] = [
+    {},
+    *(
+        {"format": form, "encoding": encoding}
+        for form in ("upsert", "debezium")
+        for encoding in ("json", "json-schema", "avro-registry")
+    ),
+]
+COLUMNS = {f"c{number}": str(kind) for number, kind in enumerate(TYPES)}
+TABLE = declare({"name": "t", "columns": {"id": "bigint"} | COLUMNS, "primary_key": ["id"]})
+every_form = pytest.mark.parametrize("form", FORMS, ids=lambda form: " ".join(form.values()) or "change")
+
+
+@st.composite
+def changes(draw: st.DrawFn) -> list[Change]:
+    images = draw(st.lists(st.tuples(rows_of(TABLE.columns), rows_of(TABLE.columns)), min_size=1, max_size=4))
+    ops = draw(st.lists(st.sampled_from(Op), min_size=len(images), max_size=len(images)))
+    return [
+        Change(op, None if op is Op.INSERT else before, None if op is Op.DELETE else (before[0], *after[1:]))
+        for op, (before, after) in zip(ops, images, strict=True)
+    ]
+
+
+@st.composite
+def jobs(draw: st.DrawFn, form: dict[str, str]) -> JobDefinition:
+    names = draw(st.lists(st.sampled_from(TABLE.column_names), min_size=1, unique=True))
+    columns = masks.projected(names, TABLE, draw(st.randoms(use_true_random=False)))
+    declared = {"name": "copy", "output": "copy", **masks.keys_of(columns), **form}
+    return JobDefinition.declare(declared, TABLE).with_ids(SchemaIds(key=7, value=8))
+
+
+def arrays(rows: Sequence[Row | None], table: TableSchema = TABLE) -> tuple[pa.Array, ...]:
+    return tuple(
+        pa.array([None if row is None else row[index] for row in rows], column.type.arrow)
+        for index, column in enumerate(table.columns)
+    )
+
+
+def decoded(written: Sequence[Change]) -> Changes:
+    count, rows = len(written), [change.row for change in written]
+    return Changes(
+        interval=np.zeros(count, np.int64),
+        vnodes=np.zeros(count, np.int32),
+        ops=np.array([change.op for change in written], np.int8),
+        before=arrays([change.before for change in written]),
+        after=arrays([change.after for change in written]),
+        keys=arrays(rows)[:1],
+        rows=pa.table({}),
+    )
+
+
+def sent(job: JobDefinition, written: Sequence[Change]) -> EncodedRecords:
+    found, count = decoded(written), len(written)
+    return ChangeColumns(
+        output=Output(job, TABLE),
+        decoded=found,
+        rows=np.arange(count),
+        ops=found.ops,
+        partitions=np.zeros(count, np.int32),
+        parts=found.vnodes,
+        bounds=np.array([0, count]),
+        barriers=[barrier(1, 1)],
+    ).records
+
+
+def snapshot(job: JobDefinition, rows: Sequence[Row]) -> EncodedRecords:
+    named = dict(zip(TABLE.column_names, arrays(rows), strict=True))
+    read = {name: named[name] for name in job.read_columns(TABLE)}
+    parts = np.zeros(len(rows), np.int32)
+    return SnapshotRows(output=Output(job, TABLE), parts=parts, barrier=barrier(1, 1), arrays=read).records()
+
+
+def shown(job: JobDefinition, row: Row | None) -> Row | None:
+    if row is None:
+        return None
+    named = dict(zip(TABLE.column_names, row, strict=True))
+    return tuple(masks.shown(column, named[column.source]) for column in job.columns)
+
+
+def said(job: JobDefinition, change: Change) -> Change:
+    """The rest of a change in records of the job's format."""
+    before, after = shown(job, change.before), shown(job, change.after)
+    if job.format.images is Images.FULL:
+        return Change(change.op, before, after)
+    if after is not None:
+        return Change(Op.INSERT, None, after)
+    kept = (
+        value if each.source == "id" else None for each, value in zip(job.columns, before or (), strict=True)
+    )
+    return Change(Op.DELETE, tuple(kept), None)
+
+
+def read_back(job: JobDefinition, records: EncodedRecords) -> list[tuple[Any, Change]]:
+    reader = sent_reader(job.format, job.columns_of(TABLE), job.key_columns_of(TABLE))
+    pairs = zip(records.keys.to_pylist(), records.values.to_pylist(), strict=True)
+    found = [(reader.key(key), reader.record(key, value).change) for key, value in pairs]
+    return [(key, change) for key, change in found if change is not None]
+
+
+@every_form
+@settings(max_examples=examples(25))
+@given(data=st.data())
+def test_changes_and_rows_are_those_that_the_job_shows(form: dict[str, str], data: st.DataObject) -> None:
+    job, written = data.draw(jobs(form)), data.draw(changes())
+    expected = [((change.row[0],), said(job, change)) for change in written]
+    assert as_text(read_back(job, sent(job, written))) == as_text(expected)
+    rows = [change.row for change in written]
+    inserts = [((row[0],), Change(Op.INSERT, None, shown(job, row))) for row in rows]
+    assert as_text(read_back(job, snapshot(job, rows))) == as_text(inserts)
+
+
+@settings(max_examples=examples(60))
+@given(row=rows_of(TABLE.columns))
+def test_a_hash_is_that_of_the_text_in_json(row: Row) -> None:
+    plain = json.loads(sent_row(UpsertOutput(), TABLE.columns, row) or b"")
+    hashed = [
+        OutputColumn(column.name, column.name, "hash")
+        for column in TABLE.columns[1:]
+        if str(column.type) not in ("float", "double")
+    ]
+    declared = {"name": "copy", "output": "copy", "format": "upsert", **masks.keys_of(hashed)}
+    job = JobDefinition.declare(declared, TABLE)
+    [value] = snapshot(job, [row]).values.to_pylist()
+    for name, found in json.loads(value).items():
+        text = plain[name]
+        if text is None:
+            assert found is None
+            continue
+        text = json.dumps(text) if not isinstance(text, str) else text
+        assert found == hmac.new(masks.HASH_KEY, text.encode(), hashlib.sha256).hexdigest()
+
+
+def test_the_key_of_hashes_is_in_nothing_that_leaves_a_lane() -> None:
+    declared = {"name": "copy", "output": "copy", **masks.keys_of([OutputColumn("m", "c0", "hash")])}
+    job = JobDefinition.declare(declared, TABLE)
+    assert masks.hash_key_file() in job.to_json()
+    assert job.hash_key() == masks.HASH_KEY
+    for text in (
+        job.to_json().encode(),
+        repr(job).encode(),
+        pickle.dumps(job),
+        pickle.dumps(Output(job, TABLE)),
+    ):
+        assert masks.HASH_KEY not in text
+        assert masks.HASH_KEY.hex().encode() not in text
