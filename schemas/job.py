@@ -11,7 +11,6 @@ import json
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from schemas.avro.registered import SchemaIds
@@ -39,7 +38,6 @@ from schemas.settings.job_keys import (
     topic_config,
 )
 from schemas.settings.limits import duration_text
-from schemas.settings.security import Secret
 from schemas.table import Column, TableSchema
 from schemas.topics import DEAD_LETTERS_SUFFIX, barriers_of_output, is_topic_name, no_compaction
 
@@ -236,11 +234,6 @@ class JobDefinition:
     def is_masked(self) -> bool:
         """True if its output is not to have what the upstream's records have."""
         return any(column.mask for column in self.columns)
-
-    def hash_key(self) -> bytes:
-        """The key of its hashes, empty without any; for encoders alone. Raises: ConfigError, as `Secret.read_bytes`."""
-        file = self.hash_key_file
-        return b"" if file is None else Secret(f"hash_key_file of job {self.name}", Path(file)).read_bytes()
 
     def with_ids(self, ids: SchemaIds) -> JobDefinition:
         """This job with the ids of its registered schemas, which are no part of the declaration."""

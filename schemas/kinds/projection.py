@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 Mask = Literal["hash", "null", "prefix"]
 
 _MASK = re.compile(r"(?P<mask>hash|prefix)\(\s*(?P<source>\w+)\s*(?:,\s*(?P<length>[0-9]{1,9})\s*)?\)")
+_COMMA = re.compile(r",(?![^(]*\))")
+"""One between columns, and not between the arguments of a mask."""
 _HASH_TYPE = ColumnType(TypeName.STRING)
 _NEVER_HASHED = (TypeName.FLOAT, TypeName.DOUBLE)
 
@@ -97,6 +99,15 @@ def declared_projection(declared: object, table: TableSchema, faults: Faults) ->
         elif not shown and key.lower() in names:
             faults.add(f"columns gives the name {brief(key)} to another column, and it is in the key")
     return tuple(columns)
+
+
+def columns_of_text(text: str) -> list[str | dict[str, str | None]]:
+    """Columns as an option has them, `id, mail: hash(email), note: null`, in the form of a declaration."""
+    found = list[str | dict[str, str | None]]()
+    for part in _COMMA.split(text):
+        name, colon, shown = (each.strip() for each in part.partition(":"))
+        found.append({name: None if shown == "null" else shown} if colon else name)
+    return found
 
 
 def _read(declared: object) -> OutputColumn | None:

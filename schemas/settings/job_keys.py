@@ -35,13 +35,13 @@ KEYS = {
     "output": ("", "Topic; created if absent."),
     "columns": (
         "all",
-        "The output's columns, also with other names and masked, as in `[id, {mail: hash(email)}]`: see "
-        "[columns](outputs.md#columns). The key is in the record's key in any case.",
+        "The output's [columns](outputs.md#columns), also renamed or masked, as in `[id, {mail: hash(email)}]`; the "
+        "key is in the record's key in any case.",
     ),
     "hash_key_file": (
         "none",
-        "File with the key of hashes in `columns`, mode `0600`: an absolute path, on each machine with lanes. Its "
-        "bytes but for one line end are the key.",
+        "File with the key of [hashes](outputs.md#columns), mode `0600`, on each machine with lanes: its "
+        "absolute path.",
     ),
     "filter": (
         "none",

@@ -27,7 +27,8 @@ from state.values.plan import Slice
 from streaming.kafka.topics import Watermarks
 from streaming.scan.kinds import Scans
 from streaming.scan.protocol import PinnedScan
-from streaming.sink.columns import Output, SnapshotRows
+from streaming.sink.columns import SnapshotRows
+from streaming.sink.output import Output
 
 SAMPLE_ROWS = 50_000
 SAMPLE_BYTES = 256 << 20

@@ -46,7 +46,7 @@ from streaming.lane.task import (
 from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint
 from streaming.runtime.timing import Stopwatch
-from streaming.sink.columns import SinkPartition
+from streaming.sink.output import SinkPartition
 from streaming.sink.protocol import Mark
 from streaming.sink.writers import LaneWriters
 from streaming.source.decoded import check_decoded

@@ -37,8 +37,8 @@ from streaming.lane.before.store import RowStore, local_store
 from streaming.lane.faults import Fault
 from streaming.runtime.failpoints import Armed
 from streaming.scan.protocol import PinnedScan
-from streaming.sink.columns import Output, SinkPartition
 from streaming.sink.dead_letters import ReadLetters
+from streaming.sink.output import Output, SinkPartition
 from streaming.sink.protocol import Mark, OpenWriter
 from streaming.sink.writers import LaneWriters, open_writers
 

@@ -13,6 +13,7 @@ import structlog
 
 from schemas.errors import BackfillError, Code, ConfigError, EnvironmentProblem, TopicError
 from schemas.job import JobDefinition
+from schemas.kinds.hash_keys import hash_key_of
 from schemas.kinds.lanes import lanes_misfit
 from schemas.records import RecordId
 from state.progress_table import ProgressTable
@@ -177,7 +178,7 @@ class Planner:
             misfit = self._rescaled(job) or misfit
             if misfit is not None:
                 raise ConfigError(Code.JOB_INVALID, where=f"job {job.name}", found=misfit)
-            job.definition.hash_key()
+            hash_key_of(job.definition)
             self._setup.sink_of(job.definition).refuse_used(job.definition)
         except (ConfigError, TopicError) as error:
             if self._journal.is_superseded:  # the records are the successor's

@@ -6,88 +6,16 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.formats.protocol import KeyEncoder, Origins, ValueEncoder
-from schemas.job import JobDefinition
+from schemas.formats.protocol import KeyEncoder
 from schemas.records import Barrier, Op
-from schemas.table import Column, TableSchema
-from streaming.sink.masks import masked
-
-
-class SinkPartition(NamedTuple):
-    """A partition of an output. `barriers` is the separate topic of its barriers, None where they are in the data."""
-
-    topic: str
-    partition: int
-    barriers: str | None = None
-
-    @property
-    def logs(self) -> list[tuple[str, int]]:
-        """Topic and partition of its data and, where there is a barrier topic, of its barriers."""
-        return [(topic, self.partition) for topic in (self.topic, self.barriers) if topic is not None]
-
-
-@dataclass(frozen=True)
-class Output:
-    """The output of a job, for the time of a lane's task."""
-
-    definition: JobDefinition
-    table: TableSchema
-
-    @property
-    def topic(self) -> str:
-        return self.definition.output
-
-    @cached_property
-    def columns(self) -> tuple[Column, ...]:
-        """The output's columns, in the job's order. They need not include the primary key."""
-        return self.definition.columns_of(self.table)
-
-    @cached_property
-    def hash_key(self) -> bytes:
-        """The key of hashes, read once in a task. Raises: ConfigError."""
-        return self.definition.hash_key()
-
-    def shown(self, arrays: Callable[[str], pa.Array], count: int) -> list[pa.Array]:
-        """The values of its columns in so many rows, of which `arrays` gives the table's columns by name."""
-        return [
-            pa.nulls(count, column.type.arrow)
-            if each.mask == "null"
-            else masked(each, arrays(each.source), self.hash_key)
-            for each, column in zip(self.definition.columns, self.columns, strict=True)
-        ]
-
-    @cached_property
-    def keys(self) -> KeyEncoder | None:
-        """The encoder of keys, for sinks of records. None where records keep the keys that they came with."""
-        return self.definition.format.keys(self.definition.key_columns_of(self.table))
-
-    @cached_property
-    def values(self) -> ValueEncoder:
-        """The encoder of values, over `columns`, for sinks of records."""
-        return self.definition.format.values(self.columns)
-
-    def partition(self, partition: int) -> SinkPartition:
-        """The partition of this number."""
-        return SinkPartition(self.topic, partition, self.definition.barrier_topic)
-
-    def partitions_of(self, parts: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-        """The output partition of each of these parts, see `JobDefinition.partition_of`."""
-        job = self.definition
-        return (parts.astype(np.int64) * job.output_partitions // job.part_count).astype(np.int32)
-
-    def origins(
-        self, parts: npt.NDArray[np.int32], intervals: npt.NDArray[np.int64], barriers: Sequence[Barrier]
-    ) -> Origins:
-        """For encoders: the origin of each row. `parts` and `intervals` are per row; intervals index `barriers`."""
-        return Origins(self.definition.name, self.table.name, parts, intervals, barriers)
-
+from streaming.sink.output import Output
 
 Headers = tuple[tuple[str, bytes | None], ...]
 """Names and values of a record's headers, in their order; a name may be there more than once."""

@@ -4,8 +4,8 @@ A letter is part of the transaction of the lane that found the record, in the ba
 there exactly once if the batch is, whatever crashes. The record is read again from the upstream, for its original
 bytes.
 
-    key, value     the record's own, null where they are null; both null of a job that masks columns, as nobody knows
-                   what of an invalid record is to be masked
+    key, value     the record's own, null where they are null; both null of a job that masks columns: what of an
+                   invalid record is to be masked is not known
     header code    the error code
     header place   topic-partition@offset of the record
 """

@@ -25,8 +25,9 @@ from streaming.kafka.errors import translated
 from streaming.kafka.native import ColumnProducer, open_columns
 from streaming.kafka.topics import PartitionId, admin, end_offsets, partitions_of, watermarks
 from streaming.kafka.transactions import TransactionalProducer
-from streaming.sink.columns import EncodedRecords, SinkPartition
+from streaming.sink.columns import EncodedRecords
 from streaming.sink.dead_letters import DeadLetter
+from streaming.sink.output import SinkPartition
 from streaming.sink.protocol import foreign_records, output_missing
 
 _FULL_QUEUE_POLL_S = 0.02

@@ -22,9 +22,10 @@ import numpy as np
 from schemas.avro.codec import barrier_header
 from schemas.records import EPOCH_HEADER, Barrier
 from streaming.kafka.clients import KafkaSettings
-from streaming.sink.columns import EncodedRecords, Output, OutputChanges, SinkPartition, SnapshotRows
+from streaming.sink.columns import EncodedRecords, OutputChanges, SnapshotRows
 from streaming.sink.dead_letters import DeadLetter
 from streaming.sink.kafka_client import LastBarrier, OutputClient, open_client
+from streaming.sink.output import Output, SinkPartition
 from streaming.sink.protocol import Mark, Writer, is_sent, output_missing
 
 

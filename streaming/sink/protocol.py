@@ -26,8 +26,9 @@ from schemas.errors import Code, StateError, TopicError
 from schemas.job import JobDefinition
 from schemas.records import Barrier
 from streaming.kafka.barriers import BarrierCut
-from streaming.sink.columns import Output, OutputChanges, SinkPartition, SnapshotRows
+from streaming.sink.columns import OutputChanges, SnapshotRows
 from streaming.sink.dead_letters import DeadLetter
+from streaming.sink.output import Output, SinkPartition
 
 Mark = tuple[int, ...]
 """The end of a partition, opaque to all but the sink that made it."""

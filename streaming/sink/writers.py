@@ -11,8 +11,9 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 
 from schemas.kinds.sinks import SinkConfig
 from schemas.records import Barrier
-from streaming.sink.columns import Output, OutputChanges, SinkPartition, SnapshotRows
+from streaming.sink.columns import OutputChanges, SnapshotRows
 from streaming.sink.dead_letters import DeadLetter
+from streaming.sink.output import Output, SinkPartition
 from streaming.sink.protocol import Mark, OpenWriter, Writer
 
 

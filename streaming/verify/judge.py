@@ -16,6 +16,7 @@ from schemas.errors import Code, EnvironmentProblem, InputError, TopicError
 from schemas.filter.ast import Filter
 from schemas.filter.parse import parse_filter
 from schemas.job import JobDefinition
+from schemas.kinds.hash_keys import hash_key_of
 from schemas.kinds.projection import OutputColumn
 from schemas.records import RecordId
 from schemas.table import TableSchema
@@ -158,7 +159,7 @@ def verify_job(
         job.output,
         table,
         columns=job.columns,
-        hash_key=job.hash_key(),
+        hash_key=hash_key_of(job),
         condition=None if job.filter is None else parse_filter(job.filter, table),
         progress=progress,
         require_complete=require_complete,

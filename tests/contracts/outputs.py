@@ -22,9 +22,10 @@ from streaming.kafka.barriers import beside_barrier_in
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, header_of, located
 from streaming.kafka.topics import partitions_of
-from streaming.sink.columns import ChangeColumns, Encode, Output, OutputChanges, SinkPartition, SnapshotRows
+from streaming.sink.columns import ChangeColumns, Encode, OutputChanges, SnapshotRows
 from streaming.sink.dead_letters import PLACE_HEADER
 from streaming.sink.kafka import KafkaSink
+from streaming.sink.output import Output, SinkPartition
 from streaming.sink.protocol import Sink, Writer
 from tests.kit import barriers
 from tests.kit.list_sink import Lists

@@ -16,10 +16,11 @@ from schemas.records import Barrier
 from schemas.settings.config import check
 from schemas.settings.limits import Limits
 from streaming.kafka.clients import KafkaSettings
-from streaming.sink.columns import Output, OutputChanges, SinkPartition, SnapshotRows
+from streaming.sink.columns import OutputChanges, SnapshotRows
 from streaming.sink.dead_letters import DeadLetter
 from streaming.sink.kafka import KafkaSink
 from streaming.sink.kinds import SINKS, Sinks, SinkSetup
+from streaming.sink.output import Output, SinkPartition
 from streaming.sink.protocol import Mark, OpenWriter, Sink, Writer
 from tests.kit.tables import items, table
 from tests.kit.upstream import Upstream

@@ -15,8 +15,8 @@ from schemas.kinds.sinks import DEFAULT, SINK_KINDS
 from schemas.records import Change, Op
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import admin
-from streaming.sink.columns import Output, SinkPartition
 from streaming.sink.dead_letters import DeadLetter
+from streaming.sink.output import Output, SinkPartition
 from streaming.sink.protocol import Mark, Writer
 from streaming.sink.writers import LaneWriters, NullWriter, open_writers
 from tests.contracts.outputs import (

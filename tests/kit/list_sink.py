@@ -11,8 +11,9 @@ from schemas.errors import Code, Fenced, TopicError
 from schemas.job import JobDefinition
 from schemas.kinds.sinks import SinkConfig
 from schemas.records import Barrier, Change, Op, Row
-from streaming.sink.columns import Output, OutputChanges, SinkPartition, SnapshotRows
+from streaming.sink.columns import OutputChanges, SnapshotRows
 from streaming.sink.dead_letters import DeadLetter
+from streaming.sink.output import Output, SinkPartition
 from streaming.sink.protocol import (
     Ending,
     Mark,

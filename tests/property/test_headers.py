@@ -17,7 +17,8 @@ from schemas.records import Barrier, BarrierKind, Change, Op
 from state.values.pin import ReplicaVersion
 from state.values.plan import AlignedBarrier, BatchPlan, JobPlan, JobState
 from streaming.lane.changes import Changes, order_changes
-from streaming.sink.columns import ChangeColumns, EncodedRecords, Headers, Output
+from streaming.sink.columns import ChangeColumns, EncodedRecords, Headers
+from streaming.sink.output import Output
 from streaming.source.exchange import BLOCK, Exchange, unpacked
 from streaming.source.lane_keys import lane_keys
 from streaming.source.raw.decoding import RecordDecoder

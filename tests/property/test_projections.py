@@ -19,11 +19,13 @@ from schemas.avro.registered import SchemaIds
 from schemas.formats.outputs.upsert import UpsertOutput
 from schemas.formats.protocol import Images
 from schemas.job import JobDefinition
+from schemas.kinds.hash_keys import hash_key_of
 from schemas.kinds.projection import OutputColumn
 from schemas.records import Change, Op, Row
 from schemas.table import TableSchema, declare
 from streaming.lane.changes import Changes
-from streaming.sink.columns import ChangeColumns, EncodedRecords, Output, SnapshotRows
+from streaming.sink.columns import ChangeColumns, EncodedRecords, SnapshotRows
+from streaming.sink.output import Output
 from tests.kit import masks
 from tests.kit.barriers import barrier
 from tests.kit.examples import examples
@@ -167,7 +169,7 @@ def test_the_key_of_hashes_is_in_nothing_that_leaves_a_lane() -> None:
     declared = {"name": "copy", "output": "copy", **masks.keys_of([OutputColumn("m", "c0", "hash")])}
     job = JobDefinition.declare(declared, TABLE)
     assert masks.hash_key_file() in job.to_json()
-    assert job.hash_key() == masks.HASH_KEY
+    assert hash_key_of(job) == masks.HASH_KEY
     for text in (
         job.to_json().encode(),
         repr(job).encode(),

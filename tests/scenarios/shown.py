@@ -54,10 +54,12 @@ class Shown:
         letters = world.durable.topics.letters(topic)
         new = letters[self._counts.get(place, 0) :]
         self._counts[place] = len(letters)
-        yield from (f"{topic}: the record at {letter.place}" for letter in new)
+        for letter in new:
+            is_empty = letter.key is None and letter.value is None
+            yield f"{topic}: the record at {letter.place}{', without its content' if is_empty else ''}"
 
     def _record(self, world: World, job: JobDefinition, entry: TopicEntry) -> str:
-        table, columns = world.setting.table, [column.name for column in job.columns]
+        table, columns = world.setting.table, [column.source for column in job.columns]
         self._has_keys = table.has_key
         if entry.barrier is not None:
             barrier = entry.closes or decode_barrier(entry.barrier, entry.value, where="output")

@@ -9,12 +9,14 @@ from schemas.formats.append import AppendFormat
 from schemas.formats.protocol import Images, UpstreamFormat
 from schemas.formats.registry import DEFAULT
 from schemas.job import JobDefinition
+from schemas.kinds.projection import columns_of_text
 from schemas.position import Key
 from schemas.records import Add, Drop, Lanes, Mutation, Pause, Resume, Throttle
 from schemas.settings.limits import Limits
 from schemas.table import TableSchema
 from tests.kit.appended import RowsUpstream
 from tests.kit.avro_codec import KeyCodec
+from tests.kit.masks import hash_key_file
 from tests.kit.tables import vnode_of
 from tests.kit.upstream import Upstream
 from tests.scenarios.keys import KEYLESS, MOST_VNODES, Keys, by_partition, table_of
@@ -172,7 +174,8 @@ class Writer:
             declared["output_partitions"] = command.number("partitions", 1)
         declared |= {key: given[key] for key in ("read", "format", "from", "until") if key in given}
         declared |= {"filter": given["filter"]} if "filter" in given else {}
-        declared |= {"columns": given["columns"].split(",")} if "columns" in given else {}
+        declared |= {"columns": columns_of_text(given["columns"])} if "columns" in given else {}
+        declared |= {"hash_key_file": hash_key_file()} if "hash(" in given.get("columns", "") else {}
         declared |= {"rate_limit": command.number("rate", 0)} if "rate" in given else {}
         declared["paused"] = given.get("paused") == "yes"
         if not self.table.has_key:

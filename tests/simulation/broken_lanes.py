@@ -13,9 +13,10 @@ from state.replica import Replica, ReplicaFiles
 from state.values.pin import ReplicaVersion
 from streaming.lane.before.normal import Written
 from streaming.protocol.batches import Batches
-from streaming.sink.columns import EncodedRecords, Output, SinkPartition
+from streaming.sink.columns import EncodedRecords
 from streaming.sink.kafka_client import LastBarrier
 from streaming.sink.kafka_writer import KafkaWriter, _Filled
+from streaming.sink.output import Output, SinkPartition
 from streaming.sink.protocol import Mark
 from streaming.verify.history import TopicEntry
 from tests.simulation.broker import Broker, Producer

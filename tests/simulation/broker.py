@@ -26,9 +26,10 @@ from schemas.json.barriers import encode_beside
 from schemas.records import EPOCH_HEADER, Barrier
 from streaming.kafka.topics import PartitionId
 from streaming.sink import dead_letters
-from streaming.sink.columns import EncodedRecords, SinkPartition
+from streaming.sink.columns import EncodedRecords
 from streaming.sink.kafka_client import LastBarrier, OutputClient
 from streaming.sink.kafka_writer import KafkaWriter
+from streaming.sink.output import SinkPartition
 from streaming.sink.protocol import foreign_records, output_missing
 from streaming.verify.dead_letters import ListedLetter
 from streaming.verify.findings import Place

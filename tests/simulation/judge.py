@@ -22,6 +22,7 @@ from schemas.avro.codec import decode_barrier
 from schemas.errors import Code, CommitConflict, EnvironmentProblem, Fenced, OutcomeUnknown
 from schemas.filter.parse import parse_filter
 from schemas.job import JobDefinition
+from schemas.kinds.hash_keys import hash_key_of
 from schemas.position import Key, position_to_text
 from schemas.records import Barrier, Row, VnodeProgress
 from state.columns import OFFSET, PARTITION
@@ -106,7 +107,7 @@ def _output(world: World, job: JobDefinition, state: JobState | None) -> Iterato
     upstream = changelog.entries if world.setting.parks else _without_faulty(changelog)
     sources = [[ListSource(each) for each in topic] for topic in (upstream, partitions)]
     form, findings = RecordForm.of(job.format), Findings()
-    view = OutputView(table, job.columns, condition, form.rows_before, job.hash_key())
+    view = OutputView(table, job.columns, condition, form.rows_before, hash_key_of(job))
     letters = None
     if world.setting.parks:
         letters = DeadLetters(

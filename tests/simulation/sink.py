@@ -14,8 +14,8 @@ from schemas.records import Barrier
 from state.values.plan import Parked
 from streaming.kafka.barriers import BarrierCut
 from streaming.kafka.topics import PartitionId
-from streaming.sink.columns import SinkPartition
 from streaming.sink.dead_letters import PARTITIONS, ReadLetters, missing_letters
+from streaming.sink.output import SinkPartition
 from streaming.sink.protocol import Ending, OpenWriter, Sink, Writer
 from streaming.verify.history import TopicEntry
 from tests.simulation.broker import Broker

@@ -201,12 +201,7 @@ def test_all_faults_are_named_at_once() -> None:
     for word in (
         "colour",
         "name",
-        "output",
-        "columns",
-        "filter:1",
-        "output_partitions",
-        "rate_limit",
-        "latency",
+        *("output", "columns", "filter:1", "output_partitions", "rate_limit", "latency"),
     ):
         assert word in found
 

@@ -14,7 +14,8 @@ from schemas.job import JobDefinition
 from schemas.records import Barrier, BarrierKind, Change, Op, Row
 from schemas.settings.limits import KAFKA_MESSAGE_BYTES, Limits
 from schemas.table import TableSchema, declare
-from streaming.sink.columns import Output, SnapshotRows
+from streaming.sink.columns import SnapshotRows
+from streaming.sink.output import Output
 from tests.kit.avro_codec import ChangeCodec, KeyCodec
 
 FORMS: dict[str, dict[str, str]] = {

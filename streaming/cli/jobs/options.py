@@ -11,6 +11,7 @@ import typer
 from schemas.errors import Code
 from schemas.formats.registry import OUTPUT_FORMATS
 from schemas.job import JobDefinition
+from schemas.kinds.projection import columns_of_text
 from schemas.kinds.scans import SCAN_KINDS
 from schemas.settings.documents import read_mapping
 from schemas.table import TableSchema
@@ -78,7 +79,11 @@ class JobOptions:
     name: Annotated[str | None, typer.Option(help="Name of the job.")] = None
     output: Annotated[str | None, typer.Option(help="Output topic; made if it is not there.")] = None
     columns: Annotated[
-        str | None, typer.Option(help="Columns of the output, comma-separated; all if left out.")
+        str | None,
+        typer.Option(help="Columns of the output, as in 'id, mail: hash(email)'; all if left out."),
+    ] = None
+    hash_key_file: Annotated[
+        str | None, typer.Option(help="File with the key of hashes, where the service runs.")
     ] = None
     filter: Annotated[
         str | None, typer.Option(help="Rows to send, as in \"amount >= 10 AND region = 'EU'\".")
@@ -124,7 +129,7 @@ class JobOptions:
             each.name.rstrip("_"): getattr(self, each.name) for each in fields(self) if each.name != "file"
         }
         if self.columns is not None:
-            given["columns"] = [name.strip() for name in self.columns.split(",")]
+            given["columns"] = columns_of_text(self.columns)
         job |= {key: value for key, value in given.items() if value is not None}
         missing = [f"--{key}" for key in ("name", "output") if key not in job]
         if missing and self.file is None:

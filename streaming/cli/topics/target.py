@@ -9,13 +9,15 @@ from typing import Annotated
 import typer
 
 from schemas.errors import Code, ConfigError
+from schemas.faults import Faults
 from schemas.formats.protocol import Format, Images
 from schemas.formats.registry import DEFAULT
+from schemas.kinds.projection import columns_of_text, declared_projection, output_columns, output_key
 from schemas.settings.config import ServiceConfig, load
 from schemas.settings.documents import read_mapping
 from schemas.settings.kafka import load_kafka, reach
 from schemas.settings.registry import RegistryConfig
-from schemas.table import Column, TableSchema, declare, nearest
+from schemas.table import Column, TableSchema, declare
 from schemas.topics import UpstreamTopics
 from state.initial.start import Start, TopicStart
 from streaming.cli.configuration import usage
@@ -157,12 +159,11 @@ def output_target(
     """
     loaded = load(config) if config else None
     declared = _table(loaded, table, loaded.upstream_format if loaded else DEFAULT)
-    names = tuple(name.strip() for name in columns.split(",")) if columns else declared.column_names
-    unknown = [name for name in names if name not in declared.by_name]
-    if unknown:
-        hint = nearest(unknown[0], declared.column_names)
-        raise usage(f"column {unknown[0]!r} in --columns{hint}", f"columns of table {declared.name}")
-    shown, key_columns = declared.select(names), declared.key_columns
+    faults = Faults(Code.USAGE)
+    projection = declared_projection(columns_of_text(columns) if columns else None, declared, faults)
+    if faults:
+        raise faults.error(where="--columns")
+    shown, key_columns = output_columns(projection, declared), output_key(projection, declared)
     format_, barriers, by_partition = _format(loaded, topic), None, declared.by_partition
     of_job = job if topic is None else None
     if loaded is not None and topic is None:
@@ -177,8 +178,9 @@ def output_target(
         schemas = OutputSchemas(loaded.registry, loaded.table)
         wanted = schemas.registered(job_named(job, known_jobs(loaded)))
         topic, format_, barriers = topic or wanted.output, wanted.format, wanted.barrier_topic
-        shown, by_partition = shown if columns else wanted.columns_of(declared), wanted.parts_are_partitions
-        key_columns = wanted.key_columns_of(declared)
+        by_partition = wanted.parts_are_partitions
+        if not columns:
+            shown, key_columns = wanted.columns_of(declared), wanted.key_columns_of(declared)
     return Target(
         kafka=broker.settings(loaded),
         topic=topic_of(loaded, topic),

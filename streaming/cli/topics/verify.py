@@ -17,6 +17,7 @@ from rich.table import Table
 
 from schemas.errors import Code, ConfigError, InputError, LawViolation
 from schemas.job import JobDefinition
+from schemas.kinds.projection import columns_of_text
 from schemas.records import RecordId
 from schemas.settings.config import ServiceConfig, load
 from streaming.cli.configuration import (
@@ -132,7 +133,7 @@ def _described(
 ) -> Case:
     declared: dict[str, Any] = {"name": "verify", "output": output, "filter": condition, "read": read}
     if columns is not None:
-        declared["columns"] = [name.strip() for name in columns.split(",")]
+        declared["columns"] = columns_of_text(columns)
     job = JobDefinition.declare(declared, upstream.table, where="options")
     return Case(upstream, job)
 

@@ -42,7 +42,7 @@ from streaming.protocol.setup import BatchSetup
 from streaming.protocol.table_read import TableReading
 from streaming.runtime import failpoints
 from streaming.scan.kinds import Scans
-from streaming.sink.columns import SinkPartition
+from streaming.sink.output import SinkPartition
 from streaming.sink.protocol import Mark
 
 ATTEMPTS = 5

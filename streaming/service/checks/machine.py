@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from schemas.errors import EnvironmentProblem
+from schemas.kinds.hash_keys import hash_key_of
 from schemas.settings.http import read_token
 from streaming.registry.client import Registry
 from streaming.runtime.java import home
@@ -78,7 +79,7 @@ def spark_secrets(found: Surroundings) -> Iterator[Finding]:
 def hash_keys(found: Surroundings) -> Iterator[Finding]:
     """The keys of jobs that hash columns. Raises: ConfigError."""
     for job in found.declared.jobs:
-        if job.hash_key():
+        if hash_key_of(job):
             yield Finding.ok("hash keys", f"job {job.name}")
 
 

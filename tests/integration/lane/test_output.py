@@ -15,8 +15,8 @@ from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader
 from streaming.kafka.transactions import TransactionalProducer
 from streaming.sink import kafka_client as output
-from streaming.sink.columns import SinkPartition
 from streaming.sink.kafka_client import LastBarrier
+from streaming.sink.output import SinkPartition
 
 pytestmark = pytest.mark.kafka
 

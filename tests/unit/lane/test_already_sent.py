@@ -10,9 +10,9 @@ import pytest
 
 from schemas.errors import BackfillError, Code
 from streaming.kafka.topics import PartitionId
-from streaming.sink.columns import SinkPartition
 from streaming.sink.kafka_client import LastBarrier, OutputClient
 from streaming.sink.kafka_writer import KafkaWriter
+from streaming.sink.output import SinkPartition
 
 Places = tuple[SinkPartition, SinkPartition]
 INLINE = SinkPartition("out", 0), SinkPartition("out", 1)

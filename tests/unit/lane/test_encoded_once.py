@@ -10,7 +10,8 @@ from schemas.formats.change_avro import AvroChanges
 from schemas.job import JobDefinition
 from schemas.records import Op
 from streaming.lane.changes import Changes
-from streaming.sink.columns import ChangeColumns, Output
+from streaming.sink.columns import ChangeColumns
+from streaming.sink.output import Output
 from tests.kit import barriers
 from tests.kit.masks import hash_key_file
 from tests.kit.tables import table
