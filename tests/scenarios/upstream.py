@@ -30,7 +30,19 @@ from tests.simulation.world import Setting
 
 _OF_OTHERS: dict[str, UpstreamFormat] = {"full": DEFAULT, "after": AfterOnly(), "rows": AppendFormat()}
 _OF_CONNECTORS: dict[str, UpstreamFormat] = {"full": WholeFromConnector(), "after": FromConnector()}
-JOB_OPTIONS = "output", "filter", "columns", "partitions", "rate", "read", "paused", "format", "from", "until"
+JOB_OPTIONS = (
+    "output",
+    "filter",
+    "columns",
+    "partitions",
+    "rate",
+    "read",
+    "paused",
+    "format",
+    "from",
+    "until",
+    "hash_key",
+)
 
 
 class PartitionedUpstream(Upstream):
@@ -175,7 +187,8 @@ class Writer:
         declared |= {key: given[key] for key in ("read", "format", "from", "until") if key in given}
         declared |= {"filter": given["filter"]} if "filter" in given else {}
         declared |= {"columns": columns_of_text(given["columns"])} if "columns" in given else {}
-        declared |= {"hash_key_file": hash_key_file()} if "hash(" in given.get("columns", "") else {}
+        if "hash(" in given.get("columns", ""):
+            declared["hash_key_file"] = given.get("hash_key") or hash_key_file()
         declared |= {"rate_limit": command.number("rate", 0)} if "rate" in given else {}
         declared["paused"] = given.get("paused") == "yes"
         if not self.table.has_key:

@@ -13,6 +13,9 @@ from schemas.job import JobDefinition
 from schemas.kinds.hash_keys import hash_key_of
 from schemas.kinds.projection import OutputColumn, columns_of_text
 from schemas.table import declare
+from streaming.service.checks.machine import hash_keys
+from streaming.service.checks.surroundings import Surroundings
+from tests.kit.config_files import EXAMPLE, read
 
 TABLE = declare(
     {
@@ -163,3 +166,14 @@ def test_a_key_that_is_empty_open_to_others_or_absent_is_refused(
         hash_key_of(job(columns=[{"a": "hash(zip)"}], hash_key_file=str(file)))
     assert caught.value.where == "hash_key_file of job copy"
     assert str(file) not in str(caught.value)
+
+
+def test_doctor_and_a_start_read_the_keys_of_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "hash"
+    hashed = f"columns: [id, {{a: hash(amount)}}]\n    hash_key_file: {file}"
+    declared = read(tmp_path, EXAMPLE.replace("columns: [id, amount]", hashed))
+    with pytest.raises(ConfigError, match="can't be read"):
+        list(hash_keys(Surroundings(declared, None)))
+    file.write_bytes(b"k")
+    file.chmod(0o600)
+    assert [found.found for found in hash_keys(Surroundings(declared, None))] == ["job orders-copy"]

@@ -12,7 +12,7 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,7 @@ RIGHTS = Path(__file__).parents[3] / "docs" / "security.md"
 ROWS = 2_500
 """More than a short batch has, so that Spark keeps records in files, too."""
 KEY_PASSWORD, OTHER_KEY_PASSWORD, WRONG = "canaryKeyByVariable", "canaryKeyByFile", "canaryWrong"
+HASH_KEY = "canaryKeyOfHashes"
 PLANTED = {
     "password of the service, by file": SCRAM_PASSWORD.split()[0],
     "password of the operator, by variable": OPERATOR_PASSWORD,
@@ -54,6 +55,7 @@ PLANTED = {
     "password that is refused": WRONG,
     "password of a key, by variable": KEY_PASSWORD,
     "password of a key, by file": OTHER_KEY_PASSWORD,
+    "key of hashes": HASH_KEY,
 }
 LOG4J = """
 appender.all.type = File
@@ -134,6 +136,7 @@ class Course:
     folder: Path
     canary: Canary
     environment: dict[str, str]
+    columns: dict[str, Any] = field(default_factory=dict)
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
@@ -160,7 +163,9 @@ class Course:
                 "primary_key": ["id"],
                 "vnode_count": 8,
             },
-            "jobs": [{"name": "copy", "output": f"{upstream}-copy", "output_partitions": 2}],
+            "jobs": [
+                {"name": "copy", "output": f"{upstream}-copy", "output_partitions": 2, **self.columns},
+            ],
             "lanes": 2,
             "spark": {"driver_memory": "512m"},
             **more,
@@ -220,7 +225,10 @@ def test_a_table_goes_the_whole_way_with_the_documented_rights_and_leaves_no_sec
         "KEY_PASSWORD": KEY_PASSWORD,
     }
     with Canary(planted, scratch) as canary:
-        course = Course(tmp_path, canary, environment)
+        hashed = ["id", {"note": "hash(note)"}]
+        key = private(tmp_path / "hash.key", HASH_KEY)
+        columns = {"columns": hashed, "hash_key_file": str(key)}
+        course = Course(tmp_path, canary, environment, columns)
         # Spark exchanges records, whose blocks are files.
         run = course.config("service", service, upstream, limits={"short_records": 0})
         use = course.config("operator", operator, upstream)
