@@ -19,7 +19,7 @@ from schemas.faults import Faults, brief
 from schemas.filter.ast import columns_of
 from schemas.formats.protocol import Half, OutputFormat
 from schemas.formats.registry import DEFAULT, OUTPUT_FORMATS, declare_format
-from schemas.kinds.projection import OutputColumn, declared_projection, output_columns, output_key
+from schemas.kinds.projection import OutputColumn, declared_key, declared_projection, key_of, output_columns
 from schemas.kinds.scans import DEFAULT_SCAN, ScanConfig, declare_scan, scan_declaration
 from schemas.kinds.sinks import DEFAULT as DEFAULT_SINK
 from schemas.kinds.sinks import SinkConfig, declare_sink
@@ -53,18 +53,18 @@ def is_job_name(name: object) -> bool:
 class JobDefinition:
     """A validated job of one table. Build it with `declare`, which reports every fault at once.
 
-    `columns` are the output's, in this order. `filter` is its canonical text. `rate_limit` is in snapshot
-    rows per second (None unlimited, 0 none). `latency_budget_ms` bounds how much a snapshot read delays live
-    changes. `replication_factor` and `topic_config` are those of a topic that is created (None and nothing: the
-    broker's). `format` is that of the output's records, `sink` what they are written to. `barrier_topic` has its
-    barriers; with None they are records of the output. `scan`, `read` in a definition, is what the snapshot is read
-    from. `headers` are the names of those that live records keep. `vnode_count` is the table's: it takes part in
-    `part_count`, not in the definition as written; it is 0 where vnodes are the upstream's partitions.
-    `output_partitions` is 0 where the output has as many as the upstream, until the service has counted those
-    (`with_partitions`). `paused`: it is created paused; later pauses are state. `from_now`: no row from before its
-    start is sent. `until_complete`: it ends once all rows are sent. `hash_key_file` has the key of its hashes, on each
-    machine with lanes. `has_columns`: the declaration names its columns;
-    else they are those that the table had when the job was made.
+    `columns` are the output's, in this order. `filter` is its canonical text. `rate_limit` is in snapshot rows per
+    second (None unlimited, 0 none). `latency_budget_ms` bounds how much a snapshot read delays live changes.
+    `replication_factor` and `topic_config` are those of a topic that is created (None and nothing: the broker's).
+    `format` is that of the output's records, `sink` what they are written to. `barrier_topic` has its barriers; with
+    None they are records of the output. `scan`, `read` in a definition, is what the snapshot is read from. `headers`
+    are the names of those that live records keep. `vnode_count` is the table's: it takes part in `part_count`, not in
+    the definition as written; it is 0 where vnodes are the upstream's partitions. `output_partitions` is 0 where the
+    output has as many as the upstream, until the service has counted those (`with_partitions`). `paused`: it is created
+    paused; later pauses are state. `from_now`: no row from before its start is sent. `until_complete`: it ends once all
+    rows are sent. `hash_key_file` has the key of its hashes, on each machine with lanes. `key`: the table's columns in
+    the keys of its records, if not the primary key alone. `has_columns`: the declaration names its columns; else they
+    are those that the table had when the job was made.
     """
 
     name: str
@@ -87,6 +87,7 @@ class JobDefinition:
     from_now: bool = False
     until_complete: bool = False
     hash_key_file: str | None = None
+    key: tuple[str, ...] = ()
     has_columns: bool = field(default=True, compare=False)
 
     @classmethod
@@ -101,15 +102,17 @@ class JobDefinition:
         faults = Faults(Code.JOB_INVALID)
         format_ = declare_format(OUTPUT_FORMATS, declaration, faults, beside=OWN_KEYS) or DEFAULT
         columns = declared_projection(declaration.get("columns"), table, faults)
-        key = output_key(columns, table)
-        if misfit := format_.misfit(
-            replace(table, columns=key, primary_key=tuple(each.name for each in key))
-        ):
-            faults.add(misfit)
-        barriers = barriers_of_output(declaration, format_, faults)
         scan = declare_scan(declaration.get("read"), faults)
-        if misfit := scan.misfit_of(table):
-            faults.add(misfit)
+        key = declared_key(declaration.get("key"), columns, table, scan, faults)
+        in_key = output_columns(key_of(columns, key or table.primary_key), table)
+        names = tuple(column.name for column in in_key)
+        for misfit in (
+            format_.misfit(replace(table, columns=in_key, primary_key=names)),
+            scan.misfit_of(table),
+        ):
+            if misfit:
+                faults.add(misfit)
+        barriers = barriers_of_output(declaration, format_, faults)
         may_lose = flag("allow_retention", declaration, faults)
         job = cls(
             _name(declaration.get("name"), faults),
@@ -136,6 +139,7 @@ class JobDefinition:
             flag("paused", declaration, faults),
             *extent(declaration, format_, faults),
             hash_key_file(declaration.get("hash_key_file"), columns, faults),
+            key,
             declaration.get("columns") is not None,
         )
         if faults:
@@ -167,6 +171,7 @@ class JobDefinition:
             "from": "now" if self.from_now else None,
             "until": "complete" if self.until_complete else None,
             "hash_key_file": self.hash_key_file,
+            "key": list(self.key),
         }
         declaration |= {key: value for key, value in others.items() if value}
         if self.format != DEFAULT:
@@ -220,7 +225,11 @@ class JobDefinition:
 
     def key_columns_of(self, table: TableSchema) -> tuple[Column, ...]:
         """The columns of the keys of its output's records."""
-        return output_key(self.columns, table)
+        return output_columns(self.in_key(table), table)
+
+    def in_key(self, table: TableSchema) -> tuple[OutputColumn, ...]:
+        """What the keys of its output's records show of the table."""
+        return key_of(self.columns, self.key or table.primary_key)
 
     def read_columns(self, table: TableSchema) -> tuple[str, ...]:
         """The table's columns that a row is read with: those that it shows, then what key and filter need besides."""
@@ -228,7 +237,7 @@ class JobDefinition:
 
         filtered = () if self.filter is None else columns_of(parse_filter(self.filter, table))
         shown = (column.source for column in self.columns if column.mask != "null")
-        return tuple(dict.fromkeys([*shown, *table.primary_key, *filtered]))
+        return tuple(dict.fromkeys([*shown, *table.primary_key, *self.key, *filtered]))
 
     @property
     def is_masked(self) -> bool:

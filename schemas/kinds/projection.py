@@ -12,6 +12,7 @@ from schemas.kinds.columns import IDENTIFIER, Column
 from schemas.types import ColumnType, TypeName
 
 if TYPE_CHECKING:
+    from schemas.kinds.scans import ScanConfig
     from schemas.table import TableSchema
 
 Mask = Literal["hash", "null", "prefix"]
@@ -71,10 +72,10 @@ def output_columns(columns: Sequence[OutputColumn], table: TableSchema) -> tuple
     return tuple(each.of(table.by_name[each.source]) for each in columns)
 
 
-def output_key(columns: Sequence[OutputColumn], table: TableSchema) -> tuple[Column, ...]:
-    """The columns of its records' keys, which have their new names there too."""
-    names = {each.source: each.name for each in columns}
-    return tuple(Column(names.get(each.name, each.name), each.type, False) for each in table.key_columns)
+def key_of(columns: Sequence[OutputColumn], key: Sequence[str]) -> tuple[OutputColumn, ...]:
+    """The columns of its records' keys, made of these of the table: as its rows show them, if they do."""
+    shown = {column.source: column for column in columns}
+    return tuple(shown.get(name, OutputColumn(name, name)) for name in key)
 
 
 def declared_projection(declared: object, table: TableSchema, faults: Faults) -> tuple[OutputColumn, ...]:
@@ -92,13 +93,53 @@ def declared_projection(declared: object, table: TableSchema, faults: Faults) ->
     names = [column.name.lower() for column in columns]
     for name in dict.fromkeys(column.name for column in columns if names.count(column.name.lower()) > 1):
         faults.add(f"columns names {brief(name)} twice")
-    for key in table.primary_key:
-        shown = [column.name for column in columns if column.source == key and column.mask is None]
-        if len(shown) > 1:
-            faults.add(f"columns names {brief(key)} as {' and '.join(shown)}, and it has one name in the key")
-        elif not shown and key.lower() in names:
-            faults.add(f"columns gives the name {brief(key)} to another column, and it is in the key")
     return tuple(columns)
+
+
+def declared_key(
+    declared: object, columns: Sequence[OutputColumn], table: TableSchema, scan: ScanConfig, faults: Faults
+) -> tuple[str, ...]:
+    """The table's columns that a job has in the keys of its records; empty: the primary key's."""
+    key = table.primary_key
+    if declared is not None:
+        if scan.reads_upstream or not table.has_key:
+            faults.add(
+                "key needs the rows before changes, of a replica: not with read: topic or format append"
+            )
+        elif not isinstance(declared, list) or not all(isinstance(name, str) for name in declared):
+            faults.add(f"key {brief(declared)} is not a list of column names")
+        else:
+            key = tuple(dict.fromkeys(name for name in declared if name in table.by_name))
+            for name in dict.fromkeys(declared):
+                if name not in table.by_name:
+                    faults.add(f"key names {brief(name)}, no such column{nearest(name, table.column_names)}")
+                elif declared.count(name) > 1:
+                    faults.add(f"key names {brief(name)} twice")
+            if lacking := [name for name in table.primary_key if name not in declared]:
+                faults.add(
+                    f"key lacks {' and '.join(lacking)} of the primary key, without which two rows would be one"
+                )
+    for name in key:
+        if fault := _fault_in_key(name, columns, table):
+            faults.add(fault)
+    return () if key == table.primary_key else key
+
+
+def _fault_in_key(name: str, columns: Sequence[OutputColumn], table: TableSchema) -> str | None:
+    shown = [column for column in columns if column.source == name]
+    masks, kind = {column.mask for column in shown}, table.by_name[name].type
+    if len(shown) > 1:
+        names = " and ".join(column.name for column in shown)
+        return f"columns names {brief(name)} as {names}, and it has one name in the key"
+    if not shown and any(column.name.lower() == name.lower() for column in columns):
+        return f"columns gives the name {brief(name)} to another column, and it is in the key"
+    if name in table.primary_key:
+        return None
+    if masks & {"prefix", "null"}:
+        return f"columns masks {name}, which is in the key and can only be hashed"
+    if "hash" not in masks and not kind.allowed_in_key:
+        return f"key names {name}, a {kind}: float, double and binary can't be in a key, unless hashed"
+    return None
 
 
 def columns_of_text(text: str) -> list[str | dict[str, str | None]]:

@@ -38,6 +38,11 @@ KEYS = {
         "The output's [columns](outputs.md#columns), also renamed or masked, as in `[id, {mail: hash(email)}]`; the "
         "key is in the record's key in any case.",
     ),
+    "key": (
+        "the primary key",
+        "Columns in the keys of records, which hold the primary key, as in `[region, id]`: see "
+        "[another key](outputs.md#another-key).",
+    ),
     "hash_key_file": (
         "none",
         "File with the key of [hashes](outputs.md#columns), mode `0600`, on each machine with lanes: its "

@@ -17,11 +17,12 @@ In the contract: docs/contract.md#the-law. Two questions, both decided on whole 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from schemas.records import Op
 from state.values.order import at_most
@@ -73,3 +74,28 @@ def visible_ops(ops: npt.NDArray[np.int8], before_passes: Mask, after_passes: Ma
     images = 2 * (has_before & before_passes).astype(np.int8) + (has_after & after_passes)
     result: npt.NDArray[np.int8] = _BY_IMAGES[images]
     return result
+
+
+def keyed(
+    ops: npt.NDArray[np.int8], keys: Iterable[tuple[pa.Array, pa.Array]]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int8]]:
+    """The changes to send by a key that UPDATEs may move: each by its index, and as what.
+
+    `ops` are those of n changes that are sent, `keys` the values of each further key column before and after them. An
+    UPDATE that moves the key is two: DELETE of the old one, and behind it INSERT of the new one.
+    """
+    moved = np.zeros(len(ops), dtype=np.bool_)
+    for before, after in keys:
+        moved |= _differing(before, after)
+    moved &= ops == Op.UPDATE
+    index = np.repeat(np.arange(len(ops)), 1 + moved)
+    second = np.diff(index, prepend=np.int64(-1)) == 0
+    sent = np.where(moved[index], np.where(second, Op.INSERT, Op.DELETE), ops[index])
+    return index, sent.astype(np.int8)
+
+
+def _differing(left: pa.Array, right: pa.Array) -> Mask:
+    """True where two values are not the same; null is the same as null."""
+    either_null = pc.not_equal(left.is_null(), right.is_null())
+    differing = pc.or_(pc.not_equal(left, right).fill_null(False), either_null)
+    return np.asarray(differing, dtype=np.bool_)

@@ -16,11 +16,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from schemas.error_table import expectation
 from schemas.errors import Code
 from schemas.position import position_to_text
-from streaming.core.visibility import HIDDEN, visible_ops
+from streaming.core.visibility import HIDDEN, keyed, visible_ops
 from streaming.lane.changes import Bools, Changes
 from streaming.lane.faults import MOST_FAULTS, Fault
 from streaming.lane.shares import Shares, before_batch
@@ -85,7 +86,7 @@ class LiveChanges:
             for changes in (shares.own, shares.upstream):
                 if changes is not shares.of_job(job):
                     rows = np.flatnonzero(~before_batch(changes, self._task.plan) & (changes.ops >= 0))
-                    self._measure(job, changes, self._columns(job, changes, rows, changes.ops))
+                    self._measure(job, changes, self._columns(job, changes, rows, changes.ops[rows]))
 
     def _measure(self, job: LaneJob, changes: Changes, columns: ChangeColumns) -> None:
         if len(self._faults) >= MOST_FAULTS or not self._writers.lacks(job.output):
@@ -117,6 +118,7 @@ class LiveChanges:
         shown, history = self._shown(job, changes)
         ops = _passing_ops(self._task, job, changes)
         rows = np.flatnonzero(shown & (ops != HIDDEN))
+        rows, ops = _keyed(job, changes, rows, ops[rows])
         name, early = job.definition.name, int(history[rows].sum())
         self.history[name] += early
         self.sent[name] += len(rows) - early
@@ -133,7 +135,7 @@ class LiveChanges:
             output=job.output,
             decoded=changes,
             rows=rows,
-            ops=ops[rows],
+            ops=ops,
             partitions=job.output.partitions_of(parts),
             parts=parts,
             bounds=np.searchsorted(rows, changes.bounds(len(barriers))),
@@ -163,6 +165,20 @@ def _passing_ops(task: LaneTask, job: LaneJob, changes: Changes) -> npt.NDArray[
         return changes.ops
     halves = (mask.to_numpy(zero_copy_only=False) for mask in (before_passes, after_passes))
     return visible_ops(changes.ops, *halves)
+
+
+def _keyed(
+    job: LaneJob, changes: Changes, rows: npt.NDArray[np.int64], ops: npt.NDArray[np.int8]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int8]]:
+    """The changes at `rows` that are sent as `ops`, as the job's key has them: those that move it are there twice."""
+    further = [name for name in job.definition.key if name not in job.table.primary_key]
+    if not further:
+        return rows, ops
+    places, taken = map(job.table.column_names.index, further), pa.array(rows)
+    index, sent = keyed(
+        ops, [(changes.before[at].take(taken), changes.after[at].take(taken)) for at in places]
+    )
+    return rows[index], sent
 
 
 def long_changes(job: LaneJob, changes: Changes, columns: ChangeColumns) -> Iterator[Fault]:

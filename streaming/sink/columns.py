@@ -74,8 +74,7 @@ class SnapshotRows:
     """Rows of a snapshot read, each an INSERT. `arrays` maps column names to values, also of other columns.
 
     The arrays are of one length and of their columns' exact types, as encoders need them, and `parts` has the part of
-    each row. `barrier` closes the interval in which they are sent. `keys` are in key order, `columns` in the job's
-    order.
+    each row. `barrier` closes the interval in which they are sent. `keys` and `columns` are in the job's order.
     """
 
     output: Output
@@ -92,11 +91,11 @@ class SnapshotRows:
 
     @property
     def keys(self) -> list[pa.Array]:
-        return [self.arrays[name] for name in self.output.table.primary_key]
+        return self.output.shown(self.output.in_key, self.arrays.__getitem__, len(self))
 
     @property
     def columns(self) -> list[pa.Array]:
-        return self.output.shown(self.arrays.__getitem__, len(self))
+        return self.output.shown(self.output.definition.columns, self.arrays.__getitem__, len(self))
 
     def records(self) -> EncodedRecords:
         """These rows, encoded in the output's format."""
@@ -147,7 +146,8 @@ class ChangeColumns:
     """The changes of one output: those of `decoded` at the indices `rows`. Nothing is copied before a writer needs it.
 
     `ops`, `partitions` and `parts` have one entry per row. `ops` are the output's: a filter can turn an UPDATE of the
-    table into an INSERT or a DELETE. Interval i, which `barriers[i]` closes, is `bounds[i]` to `bounds[i + 1]`.
+    table into an INSERT or a DELETE, and a key that it moves into both, DELETE first. Interval i, which `barriers[i]`
+    closes, is `bounds[i]` to `bounds[i + 1]`.
     """
 
     output: Output
@@ -169,14 +169,33 @@ class ChangeColumns:
     def taken(self, images: Sequence[pa.Array], low: int, high: int) -> list[pa.Array]:
         """The output's columns of the before or after images of the changes from `low` to `high`."""
         names, rows = self.output.table.column_names, pa.array(self.rows[low:high])
-        return self.output.shown(lambda name: images[names.index(name)].take(rows), len(rows))
+        shown = self.output.definition.columns
+        return self.output.shown(shown, lambda name: images[names.index(name)].take(rows), len(rows))
+
+    def keys(self, low: int, high: int) -> list[pa.Array]:
+        """The columns of the keys of the changes from `low` to `high`: of a DELETE those of the row before."""
+        names, rows, decoded = self.output.table.column_names, pa.array(self.rows[low:high]), self.decoded
+        if not self.output.definition.key:
+            return [column.take(rows) for column in decoded.keys]
+        gone = pa.array(self.ops[low:high] == Op.DELETE)
+
+        def values(name: str) -> pa.Array:
+            before, after = (
+                images[names.index(name)].take(rows) for images in (decoded.before, decoded.after)
+            )
+            return pc.if_else(gone, before, after)
+
+        return self.output.shown(self.output.in_key, values, len(rows))
 
     @cached_property
     def records(self) -> EncodedRecords:
         """All changes encoded at once, which is faster than run by run."""
-        encoder = self.output.keys
-        every = self.decoded.record_keys if encoder is None else self.decoded.encoded_keys(encoder)
-        keys, headers = every.take(pa.array(self.rows)), self._headers()
+        encoder, headers = self.output.keys, self._headers()
+        if encoder is not None and self.output.definition.key:
+            keys = encoder(self.keys(0, len(self.rows)))
+        else:
+            every = self.decoded.record_keys if encoder is None else self.decoded.encoded_keys(encoder)
+            keys = every.take(pa.array(self.rows))
         if not self.output.definition.format.tombstone_follows:
             return EncodedRecords(self.partitions, keys, self._values, headers)
         # Each DELETE twice, the second time without its value.
@@ -259,9 +278,8 @@ class OutputChanges:
 
     @property
     def keys(self) -> list[pa.Array]:
-        """The columns of the primary key, in key order."""
-        rows = pa.array(self.whole.rows[self.low : self.high])
-        return [column.take(rows) for column in self.whole.decoded.keys]
+        """The columns of records' keys, in the job's order."""
+        return self.whole.keys(self.low, self.high)
 
     @property
     def before(self) -> list[pa.Array]:

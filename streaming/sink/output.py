@@ -56,13 +56,20 @@ class Output:
         """The key of hashes, read once in a task. Raises: ConfigError."""
         return hash_key_of(self.definition)
 
-    def shown(self, arrays: Callable[[str], pa.Array], count: int) -> list[pa.Array]:
-        """The values of its columns in so many rows, of which `arrays` gives the table's columns by name."""
+    @cached_property
+    def in_key(self) -> tuple[OutputColumn, ...]:
+        """The columns of the keys of its records."""
+        return self.definition.in_key(self.table)
+
+    def shown(
+        self, columns: Sequence[OutputColumn], arrays: Callable[[str], pa.Array], count: int
+    ) -> list[pa.Array]:
+        """The values of these columns in so many rows, of which `arrays` gives the table's columns by name."""
         return [
-            pa.nulls(count, column.type.arrow)
+            pa.nulls(count, self.table.by_name[each.source].type.arrow)
             if each.mask == "null"
             else _masked(each, arrays(each.source), self.hash_key)
-            for each, column in zip(self.definition.columns, self.columns, strict=True)
+            for each in columns
         ]
 
     @cached_property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from schemas.records import Op
@@ -10,10 +10,10 @@ from streaming.reading.records.forms import RowImages
 from streaming.verify.fold import ChangedKey
 from streaming.verify.history import TopicEntry
 from streaming.verify.positions import Positions
-from streaming.verify.records.rows import OutputView, op_of
+from streaming.verify.records.rows import OutputView, Sent, op_of
 
-Records = dict[bytes, list[bytes]]
-"""By key: the records, in order; never an empty list."""
+Records = dict[bytes, list[Sent]]
+"""By primary key: the records, in order; never an empty list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,35 +33,33 @@ class Expectation:
     def records(self) -> Records:
         """Everything that must be there. Keys of which nothing must be there are left out."""
         wanted: Records = {}
-        show = self.view.of
         for key, row in self.newly_read.items():
-            record = self.view.change(None, show(row))
-            if record is not None:
-                wanted[key] = [record]
+            if read := self.view.records(key, None, row):
+                wanted[key] = read
         for key, changed in self.changed.items():
             records = self._live(changed)
             if records:
                 wanted.setdefault(key, []).extend(records)
         return wanted
 
-    def of(self, key: bytes) -> list[bytes]:
-        """The records of one key (in canonical form) that must be there."""
-        read = self.view.change(None, self.view.of(self.newly_read.get(key)))
-        changed = self.changed.get(key)
-        live = [] if changed is None else self._live(changed)
-        return live if read is None else [read, *live]
+    def of(self, key: bytes) -> list[Sent]:
+        """The records of one primary key (in canonical form) that must be there."""
+        row, changed = self.newly_read.get(key), self.changed.get(key)
+        read = [] if row is None else self.view.records(key, None, row)
+        return read if changed is None else [*read, *self._live(changed)]
 
-    def without_needless(self, key: bytes, records: list[bytes]) -> list[bytes]:
+    def without_needless(self, key: bytes, records: list[Sent]) -> list[Sent]:
         """The records of a key, without deletes of absent rows if the upstream has sent such deletes, too.
 
         For outputs whose deletes do not say what was there (docs/contract.md#the-law).
         """
         changed = self.changed.get(key)
-        left = 0 if changed is None or self.view.rows_before is RowImages.FULL else changed.needless
-        kept: list[bytes] = []
+        may_be = self.view.rows_before is not RowImages.FULL and not self.view.is_keyed
+        left = changed.needless if changed is not None and may_be else 0
+        kept: list[Sent] = []
         is_absent = changed is None or key in self.newly_read or changed.row_before is None
         for record in records:
-            is_delete = op_of(record) is Op.DELETE
+            is_delete = op_of(record.value) is Op.DELETE
             if is_delete and is_absent and left:
                 left -= 1
                 continue
@@ -69,24 +67,25 @@ class Expectation:
             is_absent = is_delete
         return kept
 
-    def _live(self, changed: ChangedKey) -> list[bytes]:
-        if not self.positions.covers(changed.live.vnode, changed.live.order):
+    def _live(self, changed: ChangedKey) -> list[Sent]:
+        live = changed.live
+        if not self.positions.covers(live.vnode, live.order):
             return []
-        show = self.view.of
-        records = (self.view.change(show(before), show(after)) for before, after in changed.changes)
-        return [record for record in records if record is not None]
+        return [record for rows in changed.changes for record in self.view.records(live.key, *rows)]
 
 
-def cross_off(wanted: Records, there: Iterable[TopicEntry]) -> set[bytes | None]:
-    """Take out of `wanted` what is there, byte for byte and in order.
+def cross_off(
+    wanted: Records, there: Iterable[TopicEntry], primary: Callable[[bytes], bytes]
+) -> set[bytes | None]:
+    """Take out of `wanted` what is there, byte for byte and in order. `primary` gives the primary key of a record's.
 
-    Returns the keys with something else there, too.
+    Returns the primary keys with something else there, too.
     """
     odd: set[bytes | None] = set()
     for entry in there:
-        key = entry.key
+        key = None if entry.key is None else primary(entry.key)
         records = wanted.get(key) if key is not None else None
-        if key is None or records is None or records[0] != entry.value:
+        if key is None or records is None or records[0] != (entry.key, entry.value):
             odd.add(key)
         elif len(records) == 1:
             del wanted[key]

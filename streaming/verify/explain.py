@@ -11,7 +11,7 @@ from streaming.verify.expectation import Expectation
 from streaming.verify.findings import Findings, Rule, digest
 from streaming.verify.history import Interval, PartitionHistory, TopicEntry
 from streaming.verify.records.keys import KeySpace
-from streaming.verify.records.rows import RowBytes, op_of
+from streaming.verify.records.rows import OutputView, Sent, op_of
 
 _MOST_RECORDS_NAMED = 4
 
@@ -19,9 +19,8 @@ _MOST_RECORDS_NAMED = 4
 class Explainer:
     """Turns what could not be crossed off into findings, at most one a key and interval."""
 
-    def __init__(self, keys: KeySpace, rows: RowBytes, findings: Findings) -> None:
-        """`rows` are the output's."""
-        self._keys, self._rows, self._findings = keys, rows, findings
+    def __init__(self, keys: KeySpace, view: OutputView, findings: Findings) -> None:
+        self._keys, self._view, self._rows, self._findings = keys, view, view.rows, findings
 
     def explain(
         self,
@@ -35,7 +34,7 @@ class Explainer:
         there: defaultdict[bytes, list[TopicEntry]] = defaultdict(list)
         known: dict[bytes, bytes] = {}
         for entry in interval.changes:
-            if entry.key not in raw:
+            if (None if entry.key is None else self._view.primary(entry.key)) not in raw:
                 continue
             key = self._canonical_key(partition, entry, interval, known)
             if key is not None:
@@ -52,9 +51,10 @@ class Explainer:
         try:
             if entry.key is None or entry.value is None:
                 raise entry.no_change(where)
-            key = known.get(entry.key)
+            primary = self._view.primary(entry.key)
+            key = known.get(primary)
             if key is None:
-                key = known[entry.key] = self._keys.canonical(entry.key, self._keys.values(entry.key))
+                key = known[primary] = self._keys.canonical(primary, self._keys.values(primary))
         except InputError as error:
             self._findings.of_output(
                 Rule.RECORD_MALFORMED, where, error.expected, error.found, interval.closed.barrier.curr
@@ -70,8 +70,11 @@ class Explainer:
         key: bytes,
         there: Sequence[TopicEntry],
     ) -> None:
-        wanted = [self._canonical(record) for record in expectation.of(key)]
-        found = [self._canonical(entry.value or b"") for entry in there]
+        wanted = [record._replace(value=self._canonical(record.value)) for record in expectation.of(key)]
+        found = [
+            Sent(self._view.canonical_key(entry.key or b"", key), self._canonical(entry.value or b""))
+            for entry in there
+        ]
         if wanted in (found, expectation.without_needless(key, found)):
             return
         where = partition.at(there[0].offset) if there else interval.closed.where
@@ -83,10 +86,10 @@ class Explainer:
         barrier = interval.closed.barrier.curr
         home = self._keys.partition_of(vnode)
         for entry, record in zip(there, found, strict=True):
-            if self._rows.change(record) is None:
+            if self._rows.change(record.value) is None:
                 at = partition.at(entry.offset)
                 expected = "a Change of the output's Row"
-                say(Rule.RECORD_MALFORMED, at, expected, digest(record), barrier, vnode)
+                say(Rule.RECORD_MALFORMED, at, expected, digest(record.value), barrier, vnode)
                 return
         if home != partition.partition:
             expected, there_is = f"vnode {vnode} in partition {home}", _described(found)
@@ -108,10 +111,11 @@ class Explainer:
         except InputError:
             return record
 
-    def _differing(self, wanted: Sequence[bytes], found: Sequence[bytes]) -> str:
+    def _differing(self, wanted: Sequence[Sent], found: Sequence[Sent]) -> str:
         names: set[str] = set()
         for one, other in zip(wanted, found, strict=True):
-            here, there = self._rows.change(one), self._rows.change(other)
+            here, there = self._rows.change(one.value), self._rows.change(other.value)
+            names |= {"the key"} if one.key != other.key else set()
             if here is not None and there is not None and one != other:
                 names |= self._differing_columns(here, there)
         return f", differing in {', '.join(sorted(names))}" if names else ""
@@ -125,37 +129,37 @@ class Explainer:
         return names
 
 
-def _kind(wanted: Sequence[bytes], found: Sequence[bytes]) -> Rule:
+def _kind(wanted: Sequence[Sent], found: Sequence[Sent]) -> Rule:
     if _is_subsequence(found, wanted):
         return Rule.LOST
     if _is_subsequence(wanted, found):
         return Rule.EXTRA
     if Counter(wanted) == Counter(found):
         return Rule.REORDERED
-    if [op_of(record) for record in wanted] == [op_of(record) for record in found]:
+    if [op_of(record.value) for record in wanted] == [op_of(record.value) for record in found]:
         return Rule.CHANGED
     return Rule.DIFFERENT
 
 
-def _is_subsequence(short: Sequence[bytes], whole: Sequence[bytes]) -> bool:
+def _is_subsequence(short: Sequence[Sent], whole: Sequence[Sent]) -> bool:
     rest = iter(whole)
     return all(record in rest for record in short)
 
 
-def _first_difference(wanted: Sequence[bytes], found: Sequence[bytes]) -> int:
+def _first_difference(wanted: Sequence[Sent], found: Sequence[Sent]) -> int:
     pairs = zip(wanted, found, strict=False)
     return next(
         (index for index, (one, other) in enumerate(pairs) if one != other), min(len(wanted), len(found))
     )
 
 
-def _described(records: Sequence[bytes]) -> str:
+def _described(records: Sequence[Sent]) -> str:
     if not records:
         return "nothing"
     names = ", ".join(_name(record) for record in records[:_MOST_RECORDS_NAMED])
     return names if len(records) <= _MOST_RECORDS_NAMED else f"{names}, … ({len(records)} records)"
 
 
-def _name(record: bytes) -> str:
-    op: Op | None = op_of(record)
-    return f"{op.name if op is not None else 'no op'} ({digest(record)})"
+def _name(record: Sent) -> str:
+    op: Op | None = op_of(record.value)
+    return f"{op.name if op is not None else 'no op'} ({digest(record.value)})"

@@ -74,6 +74,7 @@ def verify_topics(
     *,
     columns: Sequence[OutputColumn] | None = None,
     hash_key: bytes = b"",
+    key: Sequence[str] = (),
     condition: Filter | None = None,
     progress: Progress | None = None,
     settle_s: float = SETTLE_S,
@@ -90,14 +91,14 @@ def verify_topics(
     """Check the law (docs/contract.md#the-law) for `output` against `upstream`, record by record, as they are now.
 
     `table` is the upstream's, `columns` and `condition` the job's (all columns, no filter by default; `condition`
-    parsed against `table`), `hash_key` that of its hashes. Both topics may be live: what comes after the start is not
-    looked at. `left_out` are the upstream records, (partition, offset), that the service left out by its operator's
-    order. Where invalid records are parked, in `<output>.dead-letters`, these are judged too; `siblings` are other
-    outputs of the same service, whose letters cover records before this job's start. `formats` are the declared ones of
-    upstream and output, None for `change`; `barriers` their barrier topics, None for one that has none. At most `keep`
-    findings are kept, all are counted. `reads_upstream`: the job is sent the upstream's records; `from_now`: only those
-    behind its start. With `require_complete` an unfinished part is a finding, too. `initial`: the table that the
-    upstream's changes begin from.
+    parsed against `table`), `hash_key` that of its hashes, `key` the columns of its keys. Both topics may be live: what
+    comes after the start is not looked at. `left_out` are the upstream records, (partition, offset), that the service
+    left out by its operator's order. Where invalid records are parked, in `<output>.dead-letters`, these are judged
+    too; `siblings` are other outputs of the same service, whose letters cover records before this job's start.
+    `formats` are the declared ones of upstream and output, None for `change`; `barriers` their barrier topics, None for
+    one that has none. At most `keep` findings are kept, all are counted. `reads_upstream`: the job is sent the
+    upstream's records; `from_now`: only those behind its start. With `require_complete` an unfinished part is a
+    finding, too. `initial`: the table that the upstream's changes begin from.
 
     Raises: TopicError for a topic that is missing, compacted, the other one, or whose beginning is gone; InputError for
     an upstream that is no history of this table: bytes that don't decode, barriers out of order; EnvironmentProblem.
@@ -106,7 +107,7 @@ def verify_topics(
     started = time.monotonic()
     tested = None if condition is None else condition_of(condition, table)
     forms = _form(formats[0]), _form(formats[1])
-    view = OutputView(table, columns, tested, forms[1].rows_before, hash_key)
+    view = OutputView(table, columns, tested, forms[1].rows_before, hash_key, key)
     elsewhere = _parked_elsewhere(settings, upstream, output, siblings)
     begins = () if initial is None else initial.offsets
     pair = partial(TopicPair, settings, upstream, output, settle_s=settle_s, left_out=left_out)
@@ -160,6 +161,7 @@ def verify_job(
         table,
         columns=job.columns,
         hash_key=hash_key_of(job),
+        key=job.key,
         condition=None if job.filter is None else parse_filter(job.filter, table),
         progress=progress,
         require_complete=require_complete,

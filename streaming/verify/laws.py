@@ -67,7 +67,7 @@ class TableLaw(Law):
         self.positions = Positions(keys, findings)
         self._fold = UpstreamFold(table, keys, self.positions, findings, rows_before)
         self._view, self._findings, self._from_now = view, findings, from_now
-        self._explainer = Explainer(keys, view.rows, findings)
+        self._explainer = Explainer(keys, view, findings)
 
     def __len__(self) -> int:
         return len(self._fold)
@@ -91,7 +91,7 @@ class TableLaw(Law):
         newly_read = self._newly_read(number, interval)
         expectation = Expectation(newly_read, self._fold.changed[number], self.positions, self._view)
         wanted = expectation.records()
-        suspects = cross_off(wanted, interval.changes)
+        suspects = cross_off(wanted, interval.changes, self._view.primary)
         if suspects or wanted:
             self._explainer.explain(partition, interval, expectation, suspects.union(wanted))
 

@@ -107,7 +107,7 @@ def _output(world: World, job: JobDefinition, state: JobState | None) -> Iterato
     upstream = changelog.entries if world.setting.parks else _without_faulty(changelog)
     sources = [[ListSource(each) for each in topic] for topic in (upstream, partitions)]
     form, findings = RecordForm.of(job.format), Findings()
-    view = OutputView(table, job.columns, condition, form.rows_before, hash_key_of(job))
+    view = OutputView(table, job.columns, condition, form.rows_before, hash_key_of(job), job.key)
     letters = None
     if world.setting.parks:
         letters = DeadLetters(

@@ -12,7 +12,7 @@ from schemas.errors import Code, ConfigError
 from schemas.faults import Faults
 from schemas.formats.protocol import Format, Images
 from schemas.formats.registry import DEFAULT
-from schemas.kinds.projection import columns_of_text, declared_projection, output_columns, output_key
+from schemas.kinds.projection import columns_of_text, declared_projection, key_of, output_columns
 from schemas.settings.config import ServiceConfig, load
 from schemas.settings.documents import read_mapping
 from schemas.settings.kafka import load_kafka, reach
@@ -163,7 +163,7 @@ def output_target(
     projection = declared_projection(columns_of_text(columns) if columns else None, declared, faults)
     if faults:
         raise faults.error(where="--columns")
-    shown, key_columns = output_columns(projection, declared), output_key(projection, declared)
+    shown, in_key = projection, key_of(projection, declared.primary_key)
     format_, barriers, by_partition = _format(loaded, topic), None, declared.by_partition
     of_job = job if topic is None else None
     if loaded is not None and topic is None:
@@ -180,13 +180,14 @@ def output_target(
         topic, format_, barriers = topic or wanted.output, wanted.format, wanted.barrier_topic
         by_partition = wanted.parts_are_partitions
         if not columns:
-            shown, key_columns = wanted.columns_of(declared), wanted.key_columns_of(declared)
+            shown = wanted.columns
+        in_key = key_of(shown, wanted.key or declared.primary_key)
     return Target(
         kafka=broker.settings(loaded),
         topic=topic_of(loaded, topic),
         table=_fitting(declared, format_),
-        columns=shown,
-        key_columns=key_columns,
+        columns=output_columns(shown, declared),
+        key_columns=output_columns(in_key, declared),
         format=format_,
         barriers=barriers,
         by_partition=by_partition,

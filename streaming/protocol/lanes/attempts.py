@@ -132,9 +132,9 @@ class LaneTasks:
         return self.upstream_format.with_schemas(replace(known, refused=known.refused | refused))
 
     def _needs_rows_before(self, plan: BatchPlan) -> bool:
-        """Outputs with both images, filters, and changes that leave values out need the rows before the changes."""
+        """Outputs with both images or another key, filters, and changes that leave values out need the rows before."""
         jobs = (job.state.definition for job in plan.sent_jobs)
-        asking = (job.filter is not None or job.format.images is Images.FULL for job in jobs)
+        asking = (bool(job.filter or job.key) or job.format.images is Images.FULL for job in jobs)
         is_asked = self.values_are_left_out or any(asking)
         return self.upstream_format.images is Images.AFTER_ONLY and is_asked
 

@@ -14,9 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from schemas.errors import Code, InputError
-from schemas.kinds.projection import OutputColumn, output_columns, output_key, plain
+from schemas.kinds.projection import OutputColumn, key_of, output_columns, plain
 from schemas.records import Change, Op, Row
 from schemas.table import Column, TableSchema
 from schemas.types import TypeName
@@ -182,12 +183,33 @@ def _remembered(table: TableSchema, condition: RowCondition) -> Callable[[bytes]
     return shows
 
 
+class Sent(NamedTuple):
+    """A record that an output has to have: its key in canonical form, and its value."""
+
+    key: bytes
+    value: bytes
+
+
+_Cells = list[tuple[int, Callable[[bytes], bytes] | None]]
+"""Of an output's columns: which of the table's each is, and what makes its cell of that one; None: it is the same."""
+
+
+def _cells_of(columns: Sequence[OutputColumn], table: TableSchema, hash_key: bytes) -> _Cells:
+    places = [table.column_names.index(column.source) for column in columns]
+    made = [cell_of(column, table.by_name[column.source], hash_key) for column in columns]
+    return list(zip(places, made, strict=True))
+
+
+def _joined(cells: Sequence[bytes], columns: _Cells) -> bytes:
+    return b"".join([cells[at] if made is None else made(cells[at]) for at, made in columns])
+
+
 class OutputView:
     """A job's view of an upstream row: its columns if the filter is TRUE, else nothing.
 
-    `columns` None means all of the table's, in declared order; `hash_key` is that of their hashes. `rows_before`: of
-    the output's changes; of those without rows before, an UPDATE is an INSERT, and a DELETE has nulls in all but the
-    key columns.
+    `columns` None means all of the table's, in declared order; `hash_key` is that of their hashes, `key` what the keys
+    of records have of the table, if not its primary key alone. `rows_before`: of the output's changes; of those without
+    rows before, an UPDATE is an INSERT, and a DELETE has nulls in all but the key columns.
     """
 
     def __init__(
@@ -197,19 +219,66 @@ class OutputView:
         condition: RowCondition | None = None,
         rows_before: RowImages = RowImages.FULL,
         hash_key: bytes = b"",
+        key: Sequence[str] = (),
     ) -> None:
         shown = plain(table.column_names) if columns is None else tuple(columns)
         self.rows_before = rows_before
-        self._in_key = [column.source in table.primary_key for column in shown]
-        self.rows, self.key_columns = RowBytes(output_columns(shown, table)), output_key(shown, table)
+        self.is_keyed, names = bool(key), key or table.primary_key
+        self._in_key = [column.source in names for column in shown]
+        in_key = key_of(shown, names)
+        self.rows, self._keys = (RowBytes(output_columns(each, table)) for each in (shown, in_key))
         self.is_masked = any(column.mask for column in shown)
         self._source = RowBytes(table.columns)
-        places = [table.column_names.index(column.source) for column in shown]
-        cells = [cell_of(each, table.by_name[each.source], hash_key) for each in shown]
-        is_whole = places == list(range(len(table.columns))) and not any(cells)
-        self._shown = None if is_whole else list(zip(places, cells, strict=True))
+        whole = [(place, None) for place in range(len(table.columns))]
+        made = _cells_of(shown, table, hash_key)
+        self._shown, self._made_key = None if made == whole else made, _cells_of(in_key, table, hash_key)
+        self._primary = [names.index(name) for name in table.primary_key]
         self._shows = None if condition is None else _remembered(table, condition)
         self._tested = [table.column_names.index(name) for name in (condition.columns if condition else ())]
+
+    @property
+    def key_columns(self) -> tuple[Column, ...]:
+        """The columns of records' keys."""
+        return self._keys.columns
+
+    def primary(self, key: bytes) -> bytes:
+        """The primary key in a record's key; the same where it is all of it, or none of this output."""
+        if not self.is_keyed:
+            return key
+        try:
+            cells = self._keys.cells(key)
+        except InputError:
+            return key
+        return b"".join([cells[at] for at in self._primary])
+
+    def canonical_key(self, key: bytes, primary: bytes) -> bytes:
+        """A record's key in its one form, of which `primary` is the primary key in that; itself if it is none."""
+        try:
+            return self._keys.canonical_row(key) if self.is_keyed else primary
+        except InputError:
+            return key
+
+    def records(self, primary: bytes, before: bytes | None, after: bytes | None) -> list[Sent]:
+        """The output's records, in order, of a change of this primary key from one upstream row to another.
+
+        One that moves the output's key is two: the old key's DELETE, and behind it the new one's INSERT.
+        """
+        old, new = self.of(before), self.of(after)
+        if not self.is_keyed:
+            value = self.change(old, new)
+            return [] if value is None else [Sent(primary, value)]
+        keys = (
+            self._key(before if old is not None else after),
+            self._key(after if new is not None else before),
+        )
+        steps = [(keys[0], old, new)] if keys[0] == keys[1] else [(keys[0], old, None), (keys[1], None, new)]
+        values = ((key, self.change(*rows)) for key, *rows in steps)
+        return [Sent(key, value) for key, value in values if value is not None]
+
+    def _key(self, row: bytes | None) -> bytes:
+        if row is None:
+            return b""
+        return self._keys.canonical_row(_joined(self._source.cells(row), self._made_key))
 
     def change(self, before: bytes | None, after: bytes | None) -> bytes | None:
         """The output's change from one row that it shows to another; None where neither is shown."""
@@ -230,4 +299,4 @@ class OutputView:
             return None
         if self._shown is None:
             return row
-        return b"".join([cells[at] if made is None else made(cells[at]) for at, made in self._shown])
+        return _joined(cells, self._shown)
