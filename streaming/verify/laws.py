@@ -103,7 +103,8 @@ class TableLaw(Law):
         """
         rows: dict[bytes, bytes] = {}
         closed = interval.closed
-        known = {entry.key for entry in interval.changes} if closed.joined else set()
+        there = interval.changes if closed.joined else ()
+        known = {self._view.primary(entry.key) for entry in there if entry.key is not None}
         for move in self.positions.move(partition, closed):
             passed = self._fold.read(move.vnode, move.standing)
             if self._from_now:

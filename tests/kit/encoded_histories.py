@@ -45,7 +45,8 @@ def encode(items: Sequence[Item], key_codec: KeyCodec, codec: ChangeCodec) -> li
         else:
             assert item.key is not None
             assert item.change is not None
-            entries.append(TopicEntry(offset, key_codec.encode(item.key), codec.encode(item.change)))
+            key = item.key if item.sent_key is None else item.sent_key
+            entries.append(TopicEntry(offset, key_codec.encode(key), codec.encode(item.change)))
             offset += 1
     return entries
 
@@ -65,17 +66,18 @@ Entries = list[list[TopicEntry]]
 def encoded(history: History) -> tuple[Entries, Entries]:
     """The upstream and the output as bytes."""
     key_codec = KeyCodec(history.table.key_columns)
+    sent_codec = KeyCodec(view_of(history).key_columns)
     upstream_codec = ChangeCodec(history.table.columns)
     output_codec = ChangeCodec(output_columns(history.columns, history.table))
     return (
         [encode(items, key_codec, upstream_codec) for items in upstream_items(history)],
-        [encode(items, key_codec, output_codec) for items in history.output],
+        [encode(items, sent_codec, output_codec) for items in history.output],
     )
 
 
 def view_of(history: History) -> OutputView:
     """What its job shows of rows."""
-    return OutputView(history.table, history.columns, history.condition, hash_key=HASH_KEY)
+    return OutputView(history.table, history.columns, history.condition, hash_key=HASH_KEY, key=history.key)
 
 
 def judge(history: History) -> Report:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
-from schemas.kinds.projection import OutputColumn, plain
+from schemas.kinds.projection import OutputColumn, key_of, plain
 from schemas.position import Key, position_to_text
 from schemas.records import Barrier, BarrierKind, Change, Op, Row, VnodeProgress
 from schemas.table import TableSchema, declare
@@ -44,12 +44,16 @@ FIRST_EPOCH = 1 << 40
 
 @dataclass(frozen=True)
 class Item:
-    """One record. `source` is the upstream change behind an output record, None for a snapshot row."""
+    """One record. `source` is the upstream change behind an output record, None for a snapshot row.
+
+    `key` is the row's primary key, `sent_key` the record's where the job has another one.
+    """
 
     key: Key | None = None
     change: Change | None = None
     barrier: Barrier | None = None
     source: Change | None = None
+    sent_key: Key | None = None
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,8 @@ class History:
     positions: dict[int, dict[int, tuple[Key | None, bool]]] = field(default_factory=dict)
     """By barrier, then vnode: position and whether finished."""
     from_now: bool = False
+    key: tuple[str, ...] = ()
+    """The columns of records' keys, if it is not the primary key alone."""
 
     def show(self, row: Row | None) -> Row | None:
         if row is None:
@@ -87,6 +93,28 @@ class History:
         """The row in the job's columns, whatever the filter says."""
         by_name = dict(zip(self.table.column_names, row, strict=True))
         return tuple(masks.shown(column, by_name[column.source]) for column in self.columns)
+
+    def items(
+        self, key: Key, before: Row | None, after: Row | None, source: Change | None = None
+    ) -> list[Item]:
+        """The records of a change of one key from one row of the table to another."""
+        change = visible(self.show(before), self.show(after))
+        if change is None:
+            return []
+        if not self.key:
+            return [Item(key, change, source=source)]
+        old, new = (None if row is None else self.sent_key(row) for row in (before, after))
+        if change.op is Op.UPDATE and old != new:
+            return [
+                Item(key, Change(Op.DELETE, change.before, None), source=source, sent_key=old),
+                Item(key, Change(Op.INSERT, None, change.after), source=source, sent_key=new),
+            ]
+        return [Item(key, change, source=source, sent_key=old if change.op is Op.DELETE else new)]
+
+    def sent_key(self, row: Row) -> Key:
+        """The key of the records of a row."""
+        by_name = dict(zip(self.table.column_names, row, strict=True))
+        return tuple(masks.shown(column, by_name[column.source]) for column in key_of(self.columns, self.key))
 
     def vnode(self, key: Key) -> int:
         return VnodeOf(self.table)(key)
@@ -134,7 +162,8 @@ def clean_history(rng: random.Random, *, from_now: bool = False) -> History:
         condition = RowCondition(("n",), lambda row: None if row[0] is None else row[0] >= least)
     partitions = rng.choice([count for count in (1, 2, 3, 5) if count <= table.vnode_count])
     output: list[list[Item]] = [[] for _ in range(partitions)]
-    history = History(table, columns, condition, steps, output, keys, from_now=from_now)
+    key = masks.another_key(columns, table, rng) if rng.random() < 0.4 else ()
+    history = History(table, columns, condition, steps, output, keys, from_now=from_now, key=key)
     _backfill(history, rng)
     return history
 
@@ -242,16 +271,15 @@ def _interval(
     for key, row in table.items():
         if history.covers(step.barrier.curr, key) and not history.covers(before, key):
             read[history.vnode(key)] = read.get(history.vnode(key), 0) + 1
-            shown = history.show(row)
-            if shown is not None:
-                records.setdefault(key, []).append(Item(key, Change(Op.INSERT, None, shown)))
+            if items := history.items(key, None, row):
+                records[key] = items
     for item in (item for partition in step.partitions for item in partition):
         assert item.key is not None
         assert item.change is not None
         if history.covers(step.barrier.curr, item.key):
-            shown_change = visible(history.show(item.change.before), history.show(item.change.after))
-            if shown_change is not None:
-                records.setdefault(item.key, []).append(Item(item.key, shown_change, source=item.change))
+            change = item.change
+            items = history.items(item.key, change.before, change.after, change)
+            records.setdefault(item.key, []).extend(items)
     for item in _shuffled(list(records.values()), rng):
         assert item.key is not None
         history.output[history.home(item.key)].append(item)

@@ -72,6 +72,17 @@ def projected(names: Sequence[str], table: TableSchema, rng: random.Random) -> t
     return tuple(_drawn(each, table, rng) for each in plain(names))
 
 
+def another_key(columns: Sequence[OutputColumn], table: TableSchema, rng: random.Random) -> tuple[str, ...]:
+    """The primary key with further columns, as far as they may be in a key."""
+    key = list(table.primary_key)
+    for column in table.columns:
+        shown = {each.mask for each in columns if each.source == column.name}
+        may_be = shown == {"hash"} or (shown <= {None} and column.type.allowed_in_key)
+        if column.name not in key and may_be and rng.random() < 0.7:
+            key.insert(rng.randint(0, len(key)), column.name)
+    return tuple(key) if tuple(key) != table.primary_key else ()
+
+
 def _drawn(column: OutputColumn, table: TableSchema, rng: random.Random) -> OutputColumn:
     name = column.source if rng.random() < 0.7 else f"as_{column.source}"
     if column.source in table.primary_key or rng.random() > MASKED:

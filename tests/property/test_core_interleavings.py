@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from schemas.job import JobDefinition
+from schemas.kinds.projection import plain
 from schemas.position import Key
 from schemas.records import Add, Lanes, Mutation, Pause, Resume, Row, Throttle
 from schemas.settings.limits import Limits
@@ -84,10 +85,13 @@ def tables(draw: st.DrawFn) -> TableSchema:
 def definitions(draw: st.DrawFn, table: TableSchema, name: str) -> JobDefinition:
     names = draw(st.none() | st.lists(st.sampled_from(table.column_names), min_size=1, unique=True))
     chance = draw(st.randoms(use_true_random=False))
+    columns = plain(table.column_names) if names is None else masks.projected(names, table, chance)
+    key = masks.another_key(columns, table, chance) if draw(st.booleans()) else ()
     declaration = {
         "name": name,
         "output": f"out-{name}",
-        **({} if names is None else masks.keys_of(masks.projected(names, table, chance))),
+        **({} if names is None else masks.keys_of(columns)),
+        "key": list(key) or None,
         "filter": draw(st.sampled_from(FILTERS)),
         "output_partitions": draw(st.sampled_from([n for n in (1, 2, 4) if n <= table.vnode_count])),
         "rate_limit": draw(st.sampled_from([0, 1, 1, 2, 5, None])),

@@ -9,10 +9,10 @@ from __future__ import annotations
 from schemas.position import Key
 from schemas.records import Row
 from tests.kit.histories import History, fold
-from tests.kit.mutants import barriers, progress, records
+from tests.kit.mutants import barriers, keys, progress, records
 from tests.kit.mutants.spots import MUTANTS, change_of, key_of
 
-__all__ = ["MUTANTS", "barriers", "folds_to_the_law", "progress", "records"]
+__all__ = ["MUTANTS", "barriers", "folds_to_the_law", "keys", "progress", "records"]
 
 
 def folds_to_the_law(history: History) -> bool:

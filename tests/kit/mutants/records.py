@@ -24,6 +24,7 @@ from tests.kit.mutants.spots import (
     pick,
     place_of_n,
     project,
+    record_of,
     spots_of,
 )
 
@@ -155,7 +156,11 @@ def under_another_key(history: History, rng: random.Random) -> bool:
         return False
     item = item_at(history, spot)
     other = rng.choice([key for key in history.keys if key != item.key])
-    history.output[spot[0]][spot[1]] = replace(item, key=other)
+    named = dict(zip(history.key, item.sent_key or (), strict=True)) | dict(
+        zip(history.table.primary_key, other, strict=True)
+    )
+    sent_key = tuple(named[name] for name in history.key) or None
+    history.output[spot[0]][spot[1]] = replace(item, key=other, sent_key=sent_key)
     return True
 
 
@@ -177,8 +182,9 @@ def covered_too_early(history: History, rng: random.Random) -> bool:
     at = next(index for index in barrier_indices(home) if home[index].barrier.curr == epoch)  # type: ignore[union-attr]
     if at == 0:  # before the start: another fault
         return False
-    before, after = project(history, change_of(item).before), project(history, change_of(item).after)
-    home.insert(at, Item(item.key, Change(change_of(item).op, before, after), source=item.change))
+    change = change_of(item)
+    early = Change(change.op, project(history, change.before), project(history, change.after))
+    home.insert(at, record_of(history, key_of(item), early, change.row, change))
     return True
 
 
@@ -300,5 +306,5 @@ def hidden_row_sent(history: History, rng: random.Random) -> bool:
     if not candidates:
         return False
     items, index, key, row = rng.choice(candidates)
-    items.insert(index, Item(key, Change(Op.INSERT, None, project(history, row))))
+    items.insert(index, record_of(history, key, Change(Op.INSERT, None, project(history, row)), row))
     return True

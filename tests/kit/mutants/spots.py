@@ -82,5 +82,13 @@ def place_of_n(history: History) -> int | None:
     return next(places, None)
 
 
+def record_of(
+    history: History, key: Key, change: Change, row: Row | None, source: Change | None = None
+) -> Item:
+    """A record with the key that a row of the table gives it."""
+    sent_key = history.sent_key(row) if history.key and row is not None else None
+    return Item(key, change, source=source, sent_key=sent_key)
+
+
 def project(history: History, row: Row | None) -> Row | None:
     return None if row is None else history.projected(row)

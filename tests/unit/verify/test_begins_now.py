@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 
-from schemas.records import Change, Op
 from streaming.verify.checker import Checker
 from streaming.verify.findings import Rule
 from streaming.verify.sources.shortened import FoldedOutput, Shortened
@@ -27,11 +26,10 @@ def _start(history: History) -> int:
 def _sends_a_row_from_before(history: History) -> bool:
     """One that was there at the start, behind the start barrier, as a job that begins at the beginning does it."""
     table = dict(history.tables())[_start(history)]
-    shown = ((key, row) for key in sorted(table, key=repr) if (row := history.show(table[key])) is not None)
-    key, row = next(shown, (None, None))
-    if key is None or row is None or len(history.output[0]) < 2:
+    items = [item for key in sorted(table, key=repr) for item in history.items(key, None, table[key])]
+    if not items or len(history.output[0]) < 2:
         return False
-    history.output[history.home(key)].insert(1, Item(key, Change(Op.INSERT, None, row)))
+    history.output[history.home(items[0].key or ())].insert(1, items[0])
     return True
 
 
