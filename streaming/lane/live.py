@@ -27,6 +27,7 @@ from streaming.lane.faults import MOST_FAULTS, Fault
 from streaming.lane.shares import Shares, before_batch
 from streaming.lane.task import Faulty, LaneJob, LaneTask, LongRow
 from streaming.sink.columns import ChangeColumns, OutputChanges
+from streaming.sink.output import Output
 from streaming.sink.writers import LaneWriters
 
 
@@ -118,7 +119,7 @@ class LiveChanges:
         shown, history = self._shown(job, changes)
         ops = _passing_ops(self._task, job, changes)
         rows = np.flatnonzero(shown & (ops != HIDDEN))
-        rows, ops = _keyed(job, changes, rows, ops[rows])
+        rows, ops = keyed_changes(job.output, changes, rows, ops[rows])
         name, early = job.definition.name, int(history[rows].sum())
         self.history[name] += early
         self.sent[name] += len(rows) - early
@@ -167,14 +168,15 @@ def _passing_ops(task: LaneTask, job: LaneJob, changes: Changes) -> npt.NDArray[
     return visible_ops(changes.ops, *halves)
 
 
-def _keyed(
-    job: LaneJob, changes: Changes, rows: npt.NDArray[np.int64], ops: npt.NDArray[np.int8]
+def keyed_changes(
+    output: Output, changes: Changes, rows: npt.NDArray[np.int64], ops: npt.NDArray[np.int8]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int8]]:
-    """The changes at `rows` that are sent as `ops`, as the job's key has them: those that move it are there twice."""
-    further = [name for name in job.definition.key if name not in job.table.primary_key]
+    """The changes at `rows` that are sent as `ops`, as an output's key has them: those that move it are there twice."""
+    table = output.table
+    further = [name for name in output.definition.key if name not in table.primary_key]
     if not further:
         return rows, ops
-    places, taken = map(job.table.column_names.index, further), pa.array(rows)
+    places, taken = map(table.column_names.index, further), pa.array(rows)
     index, sent = keyed(
         ops, [(changes.before[at].take(taken), changes.after[at].take(taken)) for at in places]
     )

@@ -70,6 +70,7 @@ class JobStatus(ApiModel):
     start_at: float = Field(description="When that barrier was injected.")
     filter: str | None
     columns: list[str]
+    key: list[str] = Field(description="Columns in the keys of records; empty: those of the primary key.")
     output_partitions: int
     form: str = Field(description="Format and encoding of the output, as in `debezium json`.")
     barrier_topic: str | None = Field(description="Topic of the output's barriers; null: they are in it.")

@@ -24,6 +24,7 @@ from schemas.kinds.projection import OutputColumn
 from schemas.records import Change, Op, Row
 from schemas.table import TableSchema, declare
 from streaming.lane.changes import Changes
+from streaming.lane.live import keyed_changes
 from streaming.sink.columns import ChangeColumns, EncodedRecords, SnapshotRows
 from streaming.sink.output import Output
 from tests.kit import masks
@@ -48,7 +49,8 @@ every_form = pytest.mark.parametrize("form", FORMS, ids=lambda form: " ".join(fo
 
 @st.composite
 def changes(draw: st.DrawFn) -> list[Change]:
-    images = draw(st.lists(st.tuples(rows_of(TABLE.columns), rows_of(TABLE.columns)), min_size=1, max_size=4))
+    rows = rows_of(TABLE.columns)
+    images = draw(st.lists(st.tuples(rows, rows) | rows.map(lambda row: (row, row)), min_size=1, max_size=4))
     ops = draw(st.lists(st.sampled_from(Op), min_size=len(images), max_size=len(images)))
     return [
         Change(op, None if op is Op.INSERT else before, None if op is Op.DELETE else (before[0], *after[1:]))
@@ -60,7 +62,9 @@ def changes(draw: st.DrawFn) -> list[Change]:
 def jobs(draw: st.DrawFn, form: dict[str, str]) -> JobDefinition:
     names = draw(st.lists(st.sampled_from(TABLE.column_names), min_size=1, unique=True))
     columns = masks.projected(names, TABLE, draw(st.randoms(use_true_random=False)))
-    declared = {"name": "copy", "output": "copy", **masks.keys_of(columns), **form}
+    key = masks.another_key(columns, TABLE, draw(st.randoms(use_true_random=False)))
+    keys: dict[str, Any] = {"key": list(key)} if draw(st.booleans()) and key else {}
+    declared = {"name": "copy", "output": "copy", **masks.keys_of(columns), **keys, **form}
     return JobDefinition.declare(declared, TABLE).with_ids(SchemaIds(key=7, value=8))
 
 
@@ -85,14 +89,16 @@ def decoded(written: Sequence[Change]) -> Changes:
 
 
 def sent(job: JobDefinition, written: Sequence[Change]) -> EncodedRecords:
-    found, count = decoded(written), len(written)
+    found, output = decoded(written), Output(job, TABLE)
+    rows, ops = keyed_changes(output, found, np.arange(len(written)), found.ops)
+    count = len(rows)
     return ChangeColumns(
-        output=Output(job, TABLE),
+        output=output,
         decoded=found,
-        rows=np.arange(count),
-        ops=found.ops,
+        rows=rows,
+        ops=ops,
         partitions=np.zeros(count, np.int32),
-        parts=found.vnodes,
+        parts=np.zeros(count, np.int32),
         bounds=np.array([0, count]),
         barriers=[barrier(1, 1)],
     ).records
@@ -112,6 +118,23 @@ def shown(job: JobDefinition, row: Row | None) -> Row | None:
     return tuple(masks.shown(column, named[column.source]) for column in job.columns)
 
 
+def key_of_row(job: JobDefinition, row: Row) -> Row:
+    named = dict(zip(TABLE.column_names, row, strict=True))
+    return tuple(masks.shown(column, named[column.source]) for column in job.in_key(TABLE))
+
+
+def moved(job: JobDefinition, written: Sequence[Change]) -> list[Change]:
+    """Each change, or the two that it is by the job's key."""
+    found = list[Change]()
+    for change in written:
+        keys = [key_of_row(job, row) for row in (change.before, change.after) if row is not None]
+        if keys[0] == keys[-1]:
+            found.append(change)
+        else:
+            found += [Change(Op.DELETE, change.before, None), Change(Op.INSERT, None, change.after)]
+    return found
+
+
 def said(job: JobDefinition, change: Change) -> Change:
     """The rest of a change in records of the job's format."""
     before, after = shown(job, change.before), shown(job, change.after)
@@ -119,8 +142,9 @@ def said(job: JobDefinition, change: Change) -> Change:
         return Change(change.op, before, after)
     if after is not None:
         return Change(Op.INSERT, None, after)
+    key = [column.source for column in job.in_key(TABLE)]
     kept = (
-        value if each.source == "id" else None for each, value in zip(job.columns, before or (), strict=True)
+        value if each.source in key else None for each, value in zip(job.columns, before or (), strict=True)
     )
     return Change(Op.DELETE, tuple(kept), None)
 
@@ -137,10 +161,10 @@ def read_back(job: JobDefinition, records: EncodedRecords) -> list[tuple[Any, Ch
 @given(data=st.data())
 def test_changes_and_rows_are_those_that_the_job_shows(form: dict[str, str], data: st.DataObject) -> None:
     job, written = data.draw(jobs(form)), data.draw(changes())
-    expected = [((change.row[0],), said(job, change)) for change in written]
+    expected = [(key_of_row(job, change.row), said(job, change)) for change in moved(job, written)]
     assert as_text(read_back(job, sent(job, written))) == as_text(expected)
     rows = [change.row for change in written]
-    inserts = [((row[0],), Change(Op.INSERT, None, shown(job, row))) for row in rows]
+    inserts = [(key_of_row(job, row), Change(Op.INSERT, None, shown(job, row))) for row in rows]
     assert as_text(read_back(job, snapshot(job, rows))) == as_text(inserts)
 
 

@@ -71,11 +71,14 @@ class Shown:
         assert change is not None
         if not table.has_key:
             return f"{'-' if entry.key is None else entry.key.decode()} {_text(change.row, columns)}"
-        (id_,) = sent.key(entry.key or b"")
+        key = "/".join(
+            self._keys.name(value) if column.source == "id" else str(value)
+            for column, value in zip(job.in_key(table), sent.key(entry.key or b""), strict=True)
+        )
         halves = [_text(half, columns) for half in (change.before, change.after) if half is not None]
         values = halves[-1:] if change.op is Op.INSERT else halves
         listed = " -> ".join(values) if any(values) else ""
-        return f"{change.op.name} {self._keys.name(id_)} {listed}".rstrip()
+        return f"{change.op.name} {key} {listed}".rstrip()
 
     def _position(self, listed: VnodeProgress) -> str:
         position = None if listed.position is None else tuple(json.loads(listed.position))

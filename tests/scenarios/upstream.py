@@ -42,6 +42,7 @@ JOB_OPTIONS = (
     "from",
     "until",
     "hash_key",
+    "key",
 )
 
 
@@ -187,6 +188,7 @@ class Writer:
         declared |= {key: given[key] for key in ("read", "format", "from", "until") if key in given}
         declared |= {"filter": given["filter"]} if "filter" in given else {}
         declared |= {"columns": columns_of_text(given["columns"])} if "columns" in given else {}
+        declared |= {"key": columns_of_text(given["key"])} if "key" in given else {}
         if "hash(" in given.get("columns", ""):
             declared["hash_key_file"] = given.get("hash_key") or hash_key_file()
         declared |= {"rate_limit": command.number("rate", 0)} if "rate" in given else {}

@@ -121,6 +121,51 @@ def test_others_are_refused(columns: list[Any], fault: str) -> None:
     assert fault in faults_of(columns=columns)
 
 
+def test_the_key_has_the_names_that_rows_have_and_nulls_in_further_columns() -> None:
+    columns = [{"mail": "hash(note)"}, {"key": "id"}]
+    found = job(key=["zip", "note", "id", "region"], columns=columns, hash_key_file="/keys/hash")
+    shown = [(each.name, str(each.type), each.nullable) for each in found.key_columns_of(TABLE)]
+    assert shown == [
+        ("zip", "string", True),
+        ("mail", "string", True),
+        ("key", "bigint", False),
+        ("region", "string", False),
+    ]
+    assert found.read_columns(TABLE) == ("note", "id", "region", "zip")
+    assert JobDefinition.from_json(found.to_json(), TABLE) == found
+    assert json.loads(found.to_json())["key"] == ["zip", "note", "id", "region"]
+    assert found.schemas(TABLE)["key"]["fields"][0] == {"name": "zip", "type": ["null", "string"]}
+
+
+def test_the_primary_key_is_no_other_key() -> None:
+    assert job(key=["region", "id"]) == job()
+    assert job(key=["id", "region"]).key == ("id", "region")
+
+
+@pytest.mark.parametrize(
+    ("keys", "fault"),
+    [
+        ({"key": "id"}, "not a list of column names"),
+        ({"key": ["id", 7]}, "not a list of column names"),
+        ({"key": ["id", "region", "zpi"]}, "'zpi', no such column (did you mean 'zip'?)"),
+        ({"key": ["id", "region", "id"]}, "'id' twice"),
+        ({"key": ["id", "zip"]}, "lacks region of the primary key"),
+        ({"key": []}, "lacks region and id of the primary key"),
+        ({"key": ["id", "region", "f"]}, "key names f, a float"),
+        ({"key": ["id", "region", "zip"], "columns": [{"zip": None}]}, "masks zip, which is in the key"),
+        (
+            {"key": ["id", "region", "zip"], "columns": [{"a": "prefix(zip, 1)"}]},
+            "masks zip, which is in the key",
+        ),
+        ({"key": ["id", "region", "zip"], "columns": ["zip", {"a": "zip"}]}, "'zip' as zip and a"),
+        ({"key": ["id", "region", "zip"], "columns": [{"zip": "note"}]}, "the name 'zip' to another column"),
+        ({"key": ["id", "region", "zip"], "read": "topic"}, "not with read: topic"),
+    ],
+)
+def test_another_key_is_refused(keys: dict[str, Any], fault: str) -> None:
+    assert fault in faults_of(**keys)
+
+
 @pytest.mark.parametrize(
     ("keys", "fault"),
     [

@@ -82,6 +82,10 @@ class JobOptions:
         str | None,
         typer.Option(help="Columns of the output, as in 'id, mail: hash(email)'; all if left out."),
     ] = None
+    key: Annotated[
+        str | None,
+        typer.Option(help="Columns in the keys of records, which hold the primary key, as in region,id."),
+    ] = None
     hash_key_file: Annotated[
         str | None, typer.Option(help="File with the key of hashes, where the service runs.")
     ] = None
@@ -130,6 +134,8 @@ class JobOptions:
         }
         if self.columns is not None:
             given["columns"] = columns_of_text(self.columns)
+        if self.key is not None:
+            given["key"] = columns_of_text(self.key)
         job |= {key: value for key, value in given.items() if value is not None}
         missing = [f"--{key}" for key in ("name", "output") if key not in job]
         if missing and self.file is None:

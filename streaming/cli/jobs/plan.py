@@ -16,6 +16,7 @@ from rich.table import Table
 
 from schemas.errors import BackfillError, Code, StateError
 from schemas.job import JobDefinition
+from schemas.kinds.projection import key_of
 from schemas.records import Add
 from schemas.settings.config import ServiceConfig, load
 from state.initial.start import Survey
@@ -169,6 +170,7 @@ def _facts(job: JobDefinition, cost: Cost, takes: str, schemas: Sequence[str]) -
     return {
         **of_kind(job, cost),
         "to": f"{job.output}, {job.output_partitions} partitions, columns {', '.join(map(str, job.columns))}",
+        **({"key": ", ".join(map(str, key_of(job.columns, job.key)))} if job.key else {}),
         "as": job.form,
         **({"headers": ", ".join(job.headers)} if job.headers else {}),
         **({"registers": ", ".join(schemas)} if schemas else {}),

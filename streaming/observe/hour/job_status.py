@@ -7,6 +7,7 @@ from typing import Literal
 
 from schemas.epoch import unix_ms_from_epoch
 from schemas.job import JobDefinition
+from schemas.kinds.projection import key_of
 from state.values.progress import Completed, InProgress, Progress
 from streaming.control.state_view import JobView
 from streaming.core.forecast import Forecast
@@ -67,6 +68,7 @@ def job_status(
         start_at=unix_ms_from_epoch(job.start) / 1_000,
         filter=definition.filter,
         columns=[column.name for column in definition.columns],
+        key=[column.name for column in key_of(definition.columns, definition.key)],
         output_partitions=definition.output_partitions,
         form=definition.form,
         barrier_topic=definition.barrier_topic,

@@ -123,6 +123,7 @@ function showDetails(part, job, history) {
     ["rows read", number(job.rows_read), job.rows_left ? `about ${number(job.rows_left)} left` : ""],
     ["created", moment(job.start_at), null, false, `barrier ${job.start}`],
     ["columns", job.columns.join(", ")],
+    ...(job.key.length ? [["key", job.key.join(", ")]] : []),
     ...(job.latency_budget_s === null ? [] : [["latency budget", seconds(job.latency_budget_s)]]),
     ...(job.filter === null ? [] : [["filter", job.filter]]),
     ...(job.paused_by === null ? [] : [["paused by", job.paused_by, null, true]]),
