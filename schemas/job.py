@@ -228,7 +228,7 @@ class JobDefinition:
         return output_columns(self.in_key(table), table)
 
     def in_key(self, table: TableSchema) -> tuple[OutputColumn, ...]:
-        """What the keys of its output's records show of the table."""
+        """The columns of the keys of its output's records, as they show the table's."""
         return key_of(self.columns, self.key or table.primary_key)
 
     def read_columns(self, table: TableSchema) -> tuple[str, ...]:

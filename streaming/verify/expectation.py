@@ -10,9 +10,9 @@ from streaming.reading.records.forms import RowImages
 from streaming.verify.fold import ChangedKey
 from streaming.verify.history import TopicEntry
 from streaming.verify.positions import Positions
-from streaming.verify.records.rows import OutputView, Sent, op_of
+from streaming.verify.records.rows import OutputView, WantedRecord, op_of
 
-Records = dict[bytes, list[Sent]]
+Records = dict[bytes, list[WantedRecord]]
 """By primary key: the records, in order; never an empty list."""
 
 
@@ -42,13 +42,13 @@ class Expectation:
                 wanted.setdefault(key, []).extend(records)
         return wanted
 
-    def of(self, key: bytes) -> list[Sent]:
+    def of(self, key: bytes) -> list[WantedRecord]:
         """The records of one primary key (in canonical form) that must be there."""
         row, changed = self.newly_read.get(key), self.changed.get(key)
         read = [] if row is None else self.view.records(key, None, row)
         return read if changed is None else [*read, *self._live(changed)]
 
-    def without_needless(self, key: bytes, records: list[Sent]) -> list[Sent]:
+    def without_needless(self, key: bytes, records: list[WantedRecord]) -> list[WantedRecord]:
         """The records of a key, without deletes of absent rows if the upstream has sent such deletes, too.
 
         For outputs whose deletes do not say what was there (docs/contract.md#the-law).
@@ -56,7 +56,7 @@ class Expectation:
         changed = self.changed.get(key)
         may_be = self.view.rows_before is not RowImages.FULL and not self.view.is_keyed
         left = changed.needless if changed is not None and may_be else 0
-        kept: list[Sent] = []
+        kept: list[WantedRecord] = []
         is_absent = changed is None or key in self.newly_read or changed.row_before is None
         for record in records:
             is_delete = op_of(record.value) is Op.DELETE
@@ -67,7 +67,7 @@ class Expectation:
             is_absent = is_delete
         return kept
 
-    def _live(self, changed: ChangedKey) -> list[Sent]:
+    def _live(self, changed: ChangedKey) -> list[WantedRecord]:
         live = changed.live
         if not self.positions.covers(live.vnode, live.order):
             return []

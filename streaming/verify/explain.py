@@ -11,7 +11,7 @@ from streaming.verify.expectation import Expectation
 from streaming.verify.findings import Findings, Rule, digest
 from streaming.verify.history import Interval, PartitionHistory, TopicEntry
 from streaming.verify.records.keys import KeySpace
-from streaming.verify.records.rows import OutputView, Sent, op_of
+from streaming.verify.records.rows import OutputView, WantedRecord, op_of
 
 _MOST_RECORDS_NAMED = 4
 
@@ -72,7 +72,7 @@ class Explainer:
     ) -> None:
         wanted = [record._replace(value=self._canonical(record.value)) for record in expectation.of(key)]
         found = [
-            Sent(self._view.canonical_key(entry.key or b"", key), self._canonical(entry.value or b""))
+            WantedRecord(self._view.canonical_key(entry.key or b"", key), self._canonical(entry.value or b""))
             for entry in there
         ]
         if wanted in (found, expectation.without_needless(key, found)):
@@ -111,7 +111,7 @@ class Explainer:
         except InputError:
             return record
 
-    def _differing(self, wanted: Sequence[Sent], found: Sequence[Sent]) -> str:
+    def _differing(self, wanted: Sequence[WantedRecord], found: Sequence[WantedRecord]) -> str:
         names: set[str] = set()
         for one, other in zip(wanted, found, strict=True):
             here, there = self._rows.change(one.value), self._rows.change(other.value)
@@ -129,7 +129,7 @@ class Explainer:
         return names
 
 
-def _kind(wanted: Sequence[Sent], found: Sequence[Sent]) -> Rule:
+def _kind(wanted: Sequence[WantedRecord], found: Sequence[WantedRecord]) -> Rule:
     if _is_subsequence(found, wanted):
         return Rule.LOST
     if _is_subsequence(wanted, found):
@@ -141,25 +141,25 @@ def _kind(wanted: Sequence[Sent], found: Sequence[Sent]) -> Rule:
     return Rule.DIFFERENT
 
 
-def _is_subsequence(short: Sequence[Sent], whole: Sequence[Sent]) -> bool:
+def _is_subsequence(short: Sequence[WantedRecord], whole: Sequence[WantedRecord]) -> bool:
     rest = iter(whole)
     return all(record in rest for record in short)
 
 
-def _first_difference(wanted: Sequence[Sent], found: Sequence[Sent]) -> int:
+def _first_difference(wanted: Sequence[WantedRecord], found: Sequence[WantedRecord]) -> int:
     pairs = zip(wanted, found, strict=False)
     return next(
         (index for index, (one, other) in enumerate(pairs) if one != other), min(len(wanted), len(found))
     )
 
 
-def _described(records: Sequence[Sent]) -> str:
+def _described(records: Sequence[WantedRecord]) -> str:
     if not records:
         return "nothing"
     names = ", ".join(_name(record) for record in records[:_MOST_RECORDS_NAMED])
     return names if len(records) <= _MOST_RECORDS_NAMED else f"{names}, … ({len(records)} records)"
 
 
-def _name(record: Sent) -> str:
+def _name(record: WantedRecord) -> str:
     op: Op | None = op_of(record.value)
     return f"{op.name if op is not None else 'no op'} ({digest(record.value)})"

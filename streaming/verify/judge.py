@@ -123,9 +123,8 @@ def verify_topics(
         if topics.since is not None and not reads_upstream:
             out = out[0], [FoldedOutput(source, view) for source in out[1]]
         checked = partial(Checker, table, view, up, out, findings, letters, forms[0].rows_before)
-        of_job = partial(checked, reads_upstream=reads_upstream, from_now=from_now)
-        checker = of_job(initial=initial, has_epochs=barriers[1] is not None)
-        report = checker.run(require_complete=require_complete)
+        of_job = partial(checked, reads_upstream=reads_upstream, from_now=from_now, initial=initial)
+        report = of_job(has_epochs=barriers[1] is not None).run(require_complete=require_complete)
     return replace(report, seconds=time.monotonic() - started, went_back=tuple(went_back))
 
 

@@ -183,7 +183,7 @@ def _remembered(table: TableSchema, condition: RowCondition) -> Callable[[bytes]
     return shows
 
 
-class Sent(NamedTuple):
+class WantedRecord(NamedTuple):
     """A record that an output has to have: its key in canonical form, and its value."""
 
     key: bytes
@@ -258,7 +258,7 @@ class OutputView:
         except InputError:
             return key
 
-    def records(self, primary: bytes, before: bytes | None, after: bytes | None) -> list[Sent]:
+    def records(self, primary: bytes, before: bytes | None, after: bytes | None) -> list[WantedRecord]:
         """The output's records, in order, of a change of this primary key from one upstream row to another.
 
         One that moves the output's key is two: the old key's DELETE, and behind it the new one's INSERT.
@@ -266,14 +266,14 @@ class OutputView:
         old, new = self.of(before), self.of(after)
         if not self.is_keyed:
             value = self.change(old, new)
-            return [] if value is None else [Sent(primary, value)]
+            return [] if value is None else [WantedRecord(primary, value)]
         keys = (
             self._key(before if old is not None else after),
             self._key(after if new is not None else before),
         )
         steps = [(keys[0], old, new)] if keys[0] == keys[1] else [(keys[0], old, None), (keys[1], None, new)]
         values = ((key, self.change(*rows)) for key, *rows in steps)
-        return [Sent(key, value) for key, value in values if value is not None]
+        return [WantedRecord(key, value) for key, value in values if value is not None]
 
     def _key(self, row: bytes | None) -> bytes:
         if row is None:

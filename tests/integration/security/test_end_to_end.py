@@ -199,6 +199,12 @@ def texts_of(keys: list[Path]) -> dict[str, str]:
     return texts
 
 
+def hashed(folder: Path) -> dict[str, Any]:
+    """The keys of a job that hashes a column."""
+    key = private(folder / "hash.key", HASH_KEY)
+    return {"columns": ["id", {"note": "hash(note)"}], "hash_key_file": str(key)}
+
+
 @pytest.mark.parametrize(
     "way", [pytest.param(scram, marks=pytest.mark.thorough), pytest.param(mutual, marks=pytest.mark.faults)]
 )
@@ -226,10 +232,7 @@ def test_a_table_goes_the_whole_way_with_the_documented_rights_and_leaves_no_sec
         "KEY_PASSWORD": KEY_PASSWORD,
     }
     with Canary(planted, scratch) as canary:
-        hashed = ["id", {"note": "hash(note)"}]
-        key = private(tmp_path / "hash.key", HASH_KEY)
-        columns = {"columns": hashed, "hash_key_file": str(key)}
-        course = Course(tmp_path, canary, environment, columns)
+        course = Course(tmp_path, canary, environment, hashed(tmp_path))
         # Spark exchanges records, whose blocks are files.
         run = course.config("service", service, upstream, limits={"short_records": 0})
         use = course.config("operator", operator, upstream)

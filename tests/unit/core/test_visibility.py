@@ -46,7 +46,7 @@ KEYED = st.lists(st.tuples(st.sampled_from(Op), KEY_VALUES, KEY_VALUES), max_siz
 
 def moves(changes: list[Any]) -> list[tuple[int, Op]]:
     """Slow and plain: each change by its index, and as what it is sent."""
-    sent = []
+    sent = list[tuple[int, Op]]()
     for number, (op, before, after) in enumerate(changes):
         is_moved = op is Op.UPDATE and before != after
         sent += [(number, Op.DELETE), (number, Op.INSERT)] if is_moved else [(number, op)]
