@@ -7,13 +7,15 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from schemas.errors import OutcomeUnknown
-from schemas.records import Barrier
+from schemas.records import Barrier, Op
 from state.replica import Replica, ReplicaFiles
 from state.values.pin import ReplicaVersion
 from streaming.lane.before.normal import Written
 from streaming.protocol.batches import Batches
-from streaming.sink.columns import EncodedRecords
+from streaming.sink.columns import EncodedRecords, OutputChanges
 from streaming.sink.kafka_client import LastBarrier
 from streaming.sink.kafka_writer import KafkaWriter, _Filled
 from streaming.sink.output import Output, SinkPartition
@@ -256,3 +258,20 @@ class FollowsWholeFiles(Batches):
     """A store that is behind takes all rows of a merged file, those from before the barrier that it is at as well."""
 
     replica_type = _GivesWholeFiles
+
+
+# keys that UPDATEs move ------------------------------------------------------------------------------------
+
+
+class _InsertsFirst(KafkaWriter):
+    def changes(self, run: OutputChanges) -> None:
+        second = np.flatnonzero(np.diff(run.whole.rows, prepend=np.int64(-1)) == 0)
+        ops = run.whole.ops.copy()
+        ops[second - 1], ops[second] = Op.INSERT, Op.DELETE
+        super().changes(replace(run, whole=replace(run.whole, ops=ops)))
+
+
+class InsertsMovedKeysFirst(_OtherWriter):
+    """The DELETE of a moved key comes second, which at the end leaves the same rows."""
+
+    writer_type = _InsertsFirst

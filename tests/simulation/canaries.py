@@ -192,6 +192,7 @@ CANARIES = (
     Canary("2 lanes", "a barrier beside comes apart", _breaking(broker=lanes.CommitsBarriersApart)),
     Canary("2 lanes", "a full barrier lacks a vnode", barriers.SendsPartlyFullBarriers),
     Canary("2 lanes", "an end is from before the data", _breaking(broker=lanes.EndsBeforeTheData)),
+    Canary("2 lanes", "a moved key's DELETE comes second", _breaking(broker=lanes.InsertsMovedKeysFirst)),
     Canary("2 lanes", "a fault keeps what was sent before it", _breaking(broker=lanes.CommitsFaultyParts)),
     Canary("3 replicate", "a part is appended again", _breaking(batches=driver.AppendsPartsAgain)),
     Canary(

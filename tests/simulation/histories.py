@@ -28,6 +28,7 @@ from tests.simulation.jobs import (
     job_of,
     of_extent,
     reading_topic,
+    shown_otherwise,
     table_by_partition,
     table_of,
 )
@@ -93,7 +94,8 @@ def _upstream(
     if connector is None:
         return Upstream(table, partitions)
     # Behind a delete, a tombstone is another one to lanes that know no rows before: an upsert output may have both.
-    may_delete_twice = any(job.filter is None and isinstance(job.format, UpsertOutput) for job in jobs)
+    of_rows = (job for job in jobs if not (job.filter or job.key))
+    may_delete_twice = any(isinstance(job.format, UpsertOutput) for job in of_rows)
     return ConnectorUpstream(table, partitions, connector, tombstones=not may_delete_twice)
 
 
@@ -137,6 +139,8 @@ def draw_setting(rng: random.Random) -> Setting:
     if is_coupled:
         table = table_by_partition(partitions)
         jobs = {output: by_partition(job, partitions) for output, job in jobs.items()}
+    shown = random.Random(f"shown {apart.getstate()}")
+    jobs = {output: shown_otherwise(job, shown) for output, job in jobs.items()}
     jobs = _held(jobs, random.Random(f"paused {apart.getstate()}"))
     connector = random.Random(apart.random()) if apart.random() < CONNECTOR and not from_topic else None
     upstream = _upstream(table, partitions, jobs.values(), connector)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import random
 from dataclasses import replace
 from functools import cache
 
 from schemas.job import JobDefinition
+from schemas.kinds.projection import OutputColumn
 from schemas.kinds.scans import TopicScan
 from schemas.table import TableSchema, declare
 
@@ -15,6 +17,11 @@ FORMS = ("change", "upsert", "debezium")
 
 FROM_NOW, UNTIL_COMPLETE = 0.1, 0.15
 """Of all jobs, those that begin now, as rows by key, and those that end once they are complete."""
+
+
+SHOWN = ("all", "all", "all", "names", "mask", "value")
+KEYED = 0.2
+"""Of all jobs, those whose records have another key."""
 
 
 @cache
@@ -69,6 +76,18 @@ def of_extent(job: JobDefinition, drawn: float) -> JobDefinition:
     if drawn < FROM_NOW:
         return replace(in_form(job, "upsert"), from_now=True)
     return replace(job, until_complete=drawn < FROM_NOW + UNTIL_COMPLETE)
+
+
+def shown_otherwise(job: JobDefinition, chance: random.Random) -> JobDefinition:
+    """The same job, or one whose columns have other names or a mask, and whose records have another key."""
+    names = [OutputColumn("key", "id"), OutputColumn("m", "n")]
+    masked = [OutputColumn("n", "n", "null"), OutputColumn("id", "id")]
+    columns = {"names": names, "mask": masked, "value": names[1:]}.get(chance.choice(SHOWN))
+    if columns is not None:
+        job = replace(job, columns=tuple(columns))
+    may_have = not job.scan.reads_upstream and columns is not masked
+    key = chance.choice([("n", "id"), ("id", "n")]) if chance.random() < KEYED and may_have else ()
+    return replace(job, key=key)
 
 
 def reading_topic(job: JobDefinition) -> JobDefinition:
