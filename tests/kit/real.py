@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 
 from schemas.avro.codec import barrier_header, encode_barrier
 from schemas.filter.parse import parse_filter
+from schemas.kinds.hash_keys import hash_key_of
 from schemas.position import Key
 from schemas.records import BARRIER_HEADER, Barrier, Change, Mutation, Op, Row
 from schemas.settings.config import ServiceConfig, check
@@ -325,6 +326,8 @@ class Stage:
                 "formats": (self.config().upstream_format, job.format),
                 "reads_upstream": job.scan.reads_upstream,
                 "from_now": job.from_now,
+                "hash_key": hash_key_of(job),
+                "key": job.key,
                 **how,
             },
         )

@@ -15,9 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.avro.registered import SchemaIds
+from schemas.avro.output_schemas import text_of
+from schemas.avro.registered import KnownSchemas, SchemaIds, WriterSchema
+from schemas.formats.debezium import DebeziumFormat
 from schemas.formats.outputs.upsert import UpsertOutput
 from schemas.formats.protocol import Images
+from schemas.formats.upsert import UpsertFormat
 from schemas.job import JobDefinition
 from schemas.kinds.hash_keys import hash_key_of
 from schemas.kinds.projection import OutputColumn
@@ -31,6 +34,7 @@ from tests.kit import masks
 from tests.kit.barriers import barrier
 from tests.kit.examples import examples
 from tests.kit.sent_records import sent_reader, sent_row
+from tests.kit.single_records import single_records
 from tests.kit.two_ways import as_text
 from tests.kit.values import TYPES, rows_of
 
@@ -202,3 +206,39 @@ def test_the_key_of_hashes_is_in_nothing_that_leaves_a_lane() -> None:
     ):
         assert masks.HASH_KEY not in text
         assert masks.HASH_KEY.hex().encode() not in text
+
+
+BY_REGION = declare(
+    {
+        "name": "t",
+        "columns": {"id": "bigint", "region": "string", "n": "int"},
+        "primary_key": ["region", "id"],
+    }
+)
+
+
+@pytest.mark.parametrize("encoding", ["json", "avro-registry"])
+@pytest.mark.parametrize("read_as", [UpsertFormat, DebeziumFormat])
+def test_an_output_by_another_key_is_an_upstream_by_that_key(read_as: Any, encoding: str) -> None:
+    of_id = declare(
+        {"name": "t", "columns": {"id": "bigint", "region": "string", "n": "int"}, "primary_key": ["id"]}
+    )
+    form = {"format": read_as().format, "encoding": encoding}
+    declared = {"name": "copy", "output": "copy", "key": ["region", "id"], **form}
+    job = JobDefinition.declare(declared, of_id).with_ids(SchemaIds(key=7, value=8))
+    schemas = job.schemas(of_id)
+    writers = WriterSchema(7, text_of(schemas["key"])), WriterSchema(8, text_of(schemas["value"]))
+    upstream = read_as(encoding=encoding).with_schemas(KnownSchemas(writers))
+    arrays_of = {
+        "id": pa.array([1], pa.int64()),
+        "region": pa.array(["EU"]),
+        "n": pa.array([None], pa.int32()),
+    }
+    records = SnapshotRows(
+        output=Output(job, of_id), parts=np.zeros(1, np.int32), barrier=barrier(1, 1), arrays=arrays_of
+    ).records()
+    rows = single_records(upstream, BY_REGION.columns, BY_REGION.key_columns)
+    [key], [value] = records.keys.to_pylist(), records.values.to_pylist()
+    change = rows.read_record(key, value).change
+    assert change is not None
+    assert (rows.read_key(key), change.after) == (("EU", 1), (1, "EU", None))

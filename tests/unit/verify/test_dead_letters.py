@@ -51,11 +51,17 @@ def judge(
     output: Sequence[TopicEntry] = OUTPUT,
     elsewhere: frozenset[RecordId] = frozenset(),
     named: frozenset[RecordId] = frozenset(),
+    are_empty: bool = False,
 ) -> Report:
     """`readings`: what is in the topic of letters each time that it is read; the last one stays."""
     findings, left = Findings(), list(readings)
     letters = DeadLetters(
-        TABLE, findings, lambda: left.pop(0) if len(left) > 1 else left[0], elsewhere, named
+        TABLE,
+        findings,
+        lambda: left.pop(0) if len(left) > 1 else left[0],
+        elsewhere,
+        named,
+        are_empty=are_empty,
     )
     sources = [
         [ListSource([entry._replace(offset=at) for at, entry in enumerate(entries)])]
@@ -87,6 +93,13 @@ def test_a_record_at_fault_with_a_letter_is_no_part_of_the_table(entry: TopicEnt
     report = judge([START, entry, barrier(20, 9)], [letter(1, entry)])
     assert report.clean, report.findings
     assert report.live_keys == 0
+
+
+def test_letters_of_a_job_that_masks_columns_have_no_bytes() -> None:
+    empty = replace(letter(1), key=None, value=None)
+    assert judge(ONE_BAD, [empty], are_empty=True).clean
+    for leaking in (letter(1), replace(empty, key=b""), replace(empty, value=b"")):
+        assert found(judge(ONE_BAD, [leaking], are_empty=True)) == {Rule.DEAD_LETTER_DIFFERS: 1}
 
 
 WRONG: dict[str, tuple[list[TopicEntry], list[ListedLetter], Rule]] = {
