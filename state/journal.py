@@ -150,7 +150,8 @@ class Journal:
         """Become the owner. Returns the entry of the owner before, whose transactional ids are to be fenced next.
 
         An owner that is alive may write plans meanwhile; each is taken over in its turn, up to ten times.
-        Raises: Fenced when another instance took over at the same moment; CommitConflict when the owner keeps writing.
+        Raises: Fenced when another instance took over at the same moment; CommitConflict when the owner keeps writing,
+        or has altered its table.
         """
         for attempt in range(1, _ATTEMPTS + 1):
             before = self._current
@@ -162,7 +163,8 @@ class Journal:
                 self._current = self._read()
                 if self._current is None or before is None or self._current.owner != before.owner:
                     raise self.fenced() from conflict
-                if attempt == _ATTEMPTS:
+                # An owner that has altered its table has one that `table_json` may be behind.
+                if attempt == _ATTEMPTS or self._current.table != before.table:
                     raise
             else:
                 return before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -87,6 +88,21 @@ class Column:
         """The column as a declaration has it: its type, or a mapping."""
         more = self.keys_in_records
         return {"type": str(self.type), **more} if more else str(self.type)
+
+
+_NEW_FIELD = "a field {!r} that is no column of the table"
+_NEW_FIELD_TEXT = re.compile(r"a field ('.*'|\".*\") that is no column of the table")
+
+
+def new_field_text(name: str) -> str:
+    """The text of an error for a field of a record that is neither a column nor ignored."""
+    return _NEW_FIELD.format(name)
+
+
+def new_field_in(found: str) -> str | None:
+    """The field that such a text names; None of any other text."""
+    named = _NEW_FIELD_TEXT.search(found)
+    return None if named is None else str(ast.literal_eval(named[1]))
 
 
 def in_records(columns: Sequence[Column]) -> tuple[Column, ...]:

@@ -31,23 +31,36 @@ def read_mapping(path: Path, code: Code, *, expected: str, next_step: str | None
     Raises: ConfigError with this code when it can't be read, is no YAML or JSON, is too large or too deep, holds
     something else, or a variable that is not set. The message names a line where there is one, and quotes no value.
     """
-
-    def refusal(found: str, line: int | None = None) -> ConfigError:
-        where = str(path) if line is None else f"{path}:{line}"
-        return ConfigError(code, where=where, found=found, expected=expected, next_step=next_step)
-
     try:
         with path.open("rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
-        if len(data) > MAX_FILE_BYTES:
-            raise refusal(f"more than {MAX_FILE_BYTES} bytes")
+    except OSError as error:
+        found = f"a file that can't be read ({type(error).__name__})"
+        raise ConfigError(
+            code, where=str(path), found=found, expected=expected, next_step=next_step
+        ) from None
+    return mapping_in(data, code, where=str(path), expected=expected, next_step=next_step)
+
+
+def mapping_in(
+    data: bytes, code: Code, *, where: str, expected: str, next_step: str | None = None
+) -> dict[Any, Any]:
+    """The mapping in the text of such a file. Raises: as `read_mapping`."""
+
+    def refusal(found: str, line: int | None = None) -> ConfigError:
+        place = where if line is None else f"{where}:{line}"
+        return ConfigError(code, where=place, found=found, expected=expected, next_step=next_step)
+
+    if len(data) > MAX_FILE_BYTES:
+        raise refusal(f"more than {MAX_FILE_BYTES} bytes")
+    try:
         # Safe and pure: no tag makes an object, and a key that is there twice is an error. JSON is YAML.
         yaml = YAML(typ="safe", pure=True)
         root = yaml.compose(data.decode("utf-8"))
         if root is not None:
             fill_in(root, yaml.resolver)
         declared = None if root is None else yaml.constructor.construct_document(root)
-    except (OSError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
         raise refusal(f"a file that can't be read ({type(error).__name__})") from None
     except YAMLError as error:
         mark = getattr(error, "problem_mark", None)

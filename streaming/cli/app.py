@@ -45,6 +45,7 @@ COMMANDS = {
     "resume": "Go on with a paused backfill, or with a suspended table.",
     "throttle": "Bound the snapshot rows per second of a job.",
     "lanes": "Change the number of lanes while jobs go on.",
+    "alter": "Add a column to a table that waits at a new field, or ignore the field.",
     "drop": "End a job; its output topic stays, unless --delete-topics.",
     "stop": "End the service behind its open batch.",
     "table": "Print the replica's versions at a barrier, and SQL that reads them.",
@@ -63,7 +64,7 @@ COMMANDS = {
 FOR_TESTS = {"failpoints"}
 """Commands that `--help` does not list."""
 ROOMS = {
-    "streaming.cli.jobs": ("plan", "status", "table"),
+    "streaming.cli.jobs": ("alter", "plan", "status", "table"),
     "streaming.cli.topics": ("inspect", "barriers", "produce", "consume", "verify", "kafka"),
 }
 """Packages of commands that are not beside this module."""

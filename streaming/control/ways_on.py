@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 
 from schemas.errors import Code
+from schemas.kinds.columns import IDENTIFIER, new_field_in
 from schemas.records import record_at
 from state.values.last_end import FaultReport
 
@@ -16,10 +17,23 @@ def skippable(fault: FaultReport) -> str | None:
     return record_at(fault.where) if _SKIP in fault.next_step else None
 
 
+def new_field(fault: FaultReport) -> str | None:
+    """The field of records that the table waits for; None for another fault."""
+    return new_field_in(fault.found) if fault.code is Code.SCHEMA_WAITS else None
+
+
 def ways_on(fault: FaultReport, table: str) -> tuple[str, ...]:
     """Commands for this fault, the likeliest first. The last one tries again, once the cause is repaired."""
     again = f"backfill resume --table {shlex.quote(table)}"
+    if (field := new_field(fault)) is not None:
+        return (*_alterations(field), again)
     if fault.code is Code.LOG_WENT_BACK:
         return f"{again} --accept-log-reset", again
     record = skippable(fault)
     return (again,) if record is None else (f"{again} {_SKIP} {record}", again)
+
+
+def _alterations(field: str) -> tuple[str, str]:
+    """With the type left open, which a record alone does not say."""
+    column = f"{field}: TYPE" if IDENTIFIER.fullmatch(field) else f"NAME: {{type: TYPE, field: {field!r}}}"
+    return f"backfill alter --add {shlex.quote(column)}", f"backfill alter --ignore {shlex.quote(field)}"

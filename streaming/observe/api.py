@@ -62,7 +62,7 @@ def build(
     cache: StatusCache,
     metrics: Metrics,
     requests: Requests,
-    table: TableSchema,
+    table: Callable[[], TableSchema],
     door: ApiAuth,
     hosts: list[str],
     *,
@@ -70,7 +70,7 @@ def build(
     ways_on: WaysOn,
     outputs: Outputs,
 ) -> FastAPI:
-    """The application. `hosts` are the names that it answers to."""
+    """The application. `hosts` are the names that it answers to; `table` is the one that jobs read by now."""
     app = FastAPI(
         title="arrangement-backfill",
         version=version("arrangement-backfill"),
@@ -164,7 +164,9 @@ def unknown_job(job: str) -> ConfigError:
     return ConfigError(Code.JOB_UNKNOWN, found=f"no job {job}")
 
 
-def _job_routes(requests: Requests, plans: Plans, table: TableSchema, door: ApiAuth) -> APIRouter:
+def _job_routes(
+    requests: Requests, plans: Plans, table: Callable[[], TableSchema], door: ApiAuth
+) -> APIRouter:
     router = APIRouter(
         prefix="/api/v1/jobs",
         tags=["steering"],
@@ -176,13 +178,13 @@ def _job_routes(requests: Requests, plans: Plans, table: TableSchema, door: ApiA
     @router.post("", status_code=202)
     def create(job: NewJob) -> Taken:
         """A new job: the whole table, then every change, into a topic of its own."""
-        definition = JobDefinition.declare(job.model_dump(exclude_none=True), table)
+        definition = JobDefinition.declare(job.model_dump(exclude_none=True), table())
         return Taken(wanted=requests(Add(definition.to_json())))
 
     @router.post("/plan")
     def plan(job: NewJob) -> JobEstimate:
         """Estimate what it would read, send and take; nothing is started or changed."""
-        return plans(JobDefinition.declare(job.model_dump(exclude_none=True), table))
+        return plans(JobDefinition.declare(job.model_dump(exclude_none=True), table()))
 
     @router.delete("/{job}", status_code=202)
     def drop(job: JobName) -> Taken:

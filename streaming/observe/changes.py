@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from schemas.kinds.table_changes import MOST_CHANGES
 from schemas.records import RECORD_PATTERN
 from streaming.observe.models import ApiModel
 
@@ -76,6 +77,11 @@ class WayOn(BaseModel):
     )
     accept_log_reset: bool = Field(False, description="Whether a database's log may begin anew once more.")
     drop: str | None = Field(None, description="A job to drop first.", max_length=63)
+    alter: list[dict[str, Any]] = Field(
+        [],
+        description="Changes of the table: `{add: {c: int}}`, `{rename: {old: new}}` or `{ignore: c}`.",
+        max_length=MOST_CHANGES,
+    )
 
 
 class JobEstimate(ApiModel):

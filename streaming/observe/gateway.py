@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from schemas.errors import Code, ConfigError
 from schemas.job import JobDefinition
+from schemas.kinds.table_changes import TableChange, changes_from_json
 from schemas.records import Add, Drop, Mutation, record_from_text
+from schemas.settings.config import ServiceConfig
 from schemas.table import TableSchema
+from state.journal import Journal
 from state.storage import Storage
 from streaming.control.client import refuse, send_request, send_suspended
 from streaming.control.cost import cost_of
+from streaming.control.known_table import version_of
 from streaming.control.suspended import not_suspended, suspended
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.readers import readers_of
@@ -20,7 +25,12 @@ from streaming.observe.models import OutputStatus
 from streaming.observe.status_cache import StatusCache
 from streaming.registry.outputs import OutputSchemas
 from streaming.sink.protocol import SinkOf
-from streaming.source.barriers.injecting.suspended_requests import DropAndTryAgain, SuspendedAction, TryAgain
+from streaming.source.barriers.injecting.suspended_requests import (
+    AlterAndTryAgain,
+    DropAndTryAgain,
+    SuspendedAction,
+    TryAgain,
+)
 
 
 @dataclass(frozen=True)
@@ -30,13 +40,13 @@ class ControlApi:
     cache: StatusCache
     storage: Storage
     kafka: KafkaSettings
-    upstream: str
-    control_topic: str
-    table: TableSchema
+    config: Callable[[], ServiceConfig]
+    """With the table in the version that the service has by now."""
     sink_of: SinkOf
-    schemas: OutputSchemas
-    limit_of_all: int | None = None
-    """Rows per second that all jobs together read."""
+
+    @property
+    def table(self) -> TableSchema:
+        return self.config().table
 
     def __call__(self, mutation: Mutation) -> str:
         """Check a mutation against the current jobs, and send it; the request's id.
@@ -50,8 +60,8 @@ class ControlApi:
         if isinstance(mutation, Add):
             job = self._addable(mutation)
             if job.format.framed:
-                self.schemas.register(job)
-        return send_request(self.kafka, self.control_topic, mutation)
+                OutputSchemas(self.config().registry, self.table).register(job)
+        return send_request(self.kafka, self.config().topics.control, mutation)
 
     def lead_on(self, way: WayOn) -> str:
         """Tell a suspended table how to go on; the request's id.
@@ -61,25 +71,37 @@ class ControlApi:
         if not self.cache.vitals.is_suspended:
             raise not_suspended(self.table.name)
         action: SuspendedAction
-        if way.drop is None:
+        if way.alter:
+            action = AlterAndTryAgain(self._changes(way.alter))
+        elif way.drop is None:
             action = TryAgain(frozenset(map(record_from_text, way.skip_records)), way.accept_log_reset)
         else:
             self._refuse(Drop(way.drop))
             action = DropAndTryAgain(way.drop)
-        return send_suspended(self.kafka, self.control_topic, action)[0]
+        return send_suspended(self.kafka, self.config().topics.control, action)[0]
+
+    def _changes(self, raw: object) -> tuple[TableChange, ...]:
+        """Raises: ConfigError, StateError for changes that the table can't have."""
+        try:
+            changes = changes_from_json(raw)
+        except ValueError as reason:
+            raise ConfigError(Code.TABLE_INVALID, where=self.table.name, found=str(reason)) from None
+        entry = Journal(self.storage, self.table).current
+        version_of(self.config(), entry, changes, state=self.storage.root)
+        return changes
 
     def plan(self, job: JobDefinition) -> JobEstimate:
         """Estimate a job. Reads a sample of the replica, for a second or so. Raises: as for its creation."""
         mutation = Add(job.to_json())
         self._refuse(mutation)
         job = self._addable(mutation)
-        cost = cost_of(job, self.table, self.storage, lambda: watermarks(self.kafka, self.upstream))
+        cost = cost_of(job, self.table, self.storage, lambda: watermarks(self.kafka, self.config().upstream))
         return JobEstimate(
             rows=cost.rows,
             kept_share=cost.kept_share,
             output_rows=cost.output_rows,
             output_bytes=cost.output_bytes,
-            seconds=cost.seconds(job, self.cache.jobs()[1], self.limit_of_all),
+            seconds=cost.seconds(job, self.cache.jobs()[1], self.config().limits.rate_limit),
             output_partitions=job.output_partitions,
             columns=[column.name for column in job.columns],
             form=job.form,

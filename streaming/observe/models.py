@@ -194,6 +194,9 @@ class EndStatus(ApiModel):
         description="What leads on, the likeliest first; empty unless it is suspended."
     )
     skippable: str | None = Field(description="The record that may be left out, as PARTITION@OFFSET.")
+    new_field: str | None = Field(
+        description="The field of records that waits to be a column, or to be ignored."
+    )
     deletes_at: float | None = Field(
         description="By when the upstream will have deleted what is unread; null: as long as the topic, or unknown."
     )

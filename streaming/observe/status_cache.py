@@ -19,7 +19,7 @@ from schemas.records import Barrier
 from state.replica import ReplicaFiles
 from state.values.plan import JobState
 from streaming.control.state_view import JobView
-from streaming.control.ways_on import skippable, ways_on
+from streaming.control.ways_on import new_field, skippable, ways_on
 from streaming.core.clocks import Age
 from streaming.core.forecast import Forecast, JobsProgress, Rate
 from streaming.observe.hour.history import History, Span
@@ -70,7 +70,7 @@ class StatusCache:
     source: SourceStatus
     can_steer: bool = False
     by_partition: bool = False
-    columns: Sequence[str] = ()
+    columns: Callable[[], Sequence[str]] = tuple
     clock: Callable[[], float] = time.time
     steady: Callable[[], float] = time.monotonic
     newest: Callable[[], Sequence[tuple[Barrier | None, int]]] = list
@@ -191,7 +191,7 @@ class StatusCache:
                 upstream=self.upstream,
                 source=self.source.model_copy(update={"start": self.vitals.start or self.source.start}),
                 table=self.table,
-                columns=list(self.columns),
+                columns=list(self.columns()),
                 fields=FieldsStatus.model_validate(self.vitals.fields),
                 owner=self.owner,
                 started=self.started,
@@ -236,6 +236,7 @@ class StatusCache:
             joined=list(end.joined),
             commands=[] if waits_for is None else list(ways_on(waits_for, self.table)),
             skippable=None if waits_for is None else skippable(waits_for),
+            new_field=None if waits_for is None else new_field(waits_for),
             deletes_at=self.clock() + min(margins_s.values()) if margins_s else None,
         )
 

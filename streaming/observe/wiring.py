@@ -64,7 +64,6 @@ def observed(
     from streaming.observe.gateway import ControlApi
     from streaming.observe.middleware import ApiAuth
     from streaming.observe.server import served
-    from streaming.registry.outputs import OutputSchemas
 
     door = ApiAuth(token, is_local=http.is_local)
     setup = SinkSetup.from_config(config, service.kafka, parks=False)
@@ -72,19 +71,15 @@ def observed(
         cache=cache,
         storage=Storage(config.state),
         kafka=service.kafka,
-        upstream=config.upstream,
-        control_topic=config.topics.control,
-        table=config.table,
+        config=lambda: service.config,
         sink_of=Sinks(setup),
-        schemas=OutputSchemas(config.registry, config.table),
-        limit_of_all=config.limits.rate_limit,
     )
     hosts = [http.host, *(("localhost", "127.0.0.1") if http.is_local else ()), *http.hosts]
     app = build(
         cache,
         metrics,
         gateway,
-        config.table,
+        lambda: service.config.table,
         door,
         hosts,
         plans=gateway.plan,
@@ -107,7 +102,7 @@ def _cache_of(service: Service, *, can_steer: bool) -> StatusCache:
         source_of(config),
         can_steer=can_steer,
         by_partition=config.table.by_partition,
-        columns=config.table.column_names,
+        columns=lambda: service.config.table.column_names,
     )
     cache.newest = lambda: service.barriers.newest() if service.barriers else []
     cache.disk = StateSize(Storage(config.state), lambda: service.vitals.rows_folder).look

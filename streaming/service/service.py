@@ -54,7 +54,6 @@ from streaming.runtime import failpoints
 from streaming.runtime.leftovers import sweep_rows
 from streaming.runtime.session import JVM_GONE, is_alive
 from streaming.service.checks.state import set_torn_aside
-from streaming.service.checks.surroundings import Surroundings
 from streaming.service.initial.copying import Copying, OnCopied, SparkWorkers
 from streaming.service.job_checks import are_complete, check_jobs, refuse_nothing_to_do
 from streaming.service.presence import Presence, instance_name, noting_fenced
@@ -68,7 +67,7 @@ from streaming.service.vitals import Vitals
 from streaming.service.watches import SparkWatch, UpstreamWatch
 from streaming.source.barriers.source import BarrierSource
 from streaming.source.fields.newest_rows import NewestRows
-from streaming.source.upstream_checks import UpstreamGuard, table_widths
+from streaming.source.upstream_checks import UpstreamGuard
 
 OnBatch = Callable[[BatchReport], None]
 
@@ -137,7 +136,8 @@ class Service:
     def _faults(self) -> TableFaults:
         suspends = self.config.on_table_fault == "suspend" and not self.exit_when_complete
         suspension = Suspension(KafkaRequests(self.kafka, self.config.topics.control), self.owner)
-        return TableFaults(suspends, suspension, self.decisions, self.vitals, self.owner, self._stop)
+        known = lambda: self.config  # noqa: E731
+        return TableFaults(suspends, suspension, self.decisions, self.vitals, self.owner, self._stop, known)
 
     def stop(self) -> None:
         """End the running service after the open batch. Safe from signal handlers and other threads."""
@@ -187,8 +187,7 @@ class Service:
         # Step 1: topics.
         self.vitals.begins("checking the topics")
         config = self.decisions.applied_to(self.config)
-        found = Surroundings(config, self.kafka, self.decisions.skip_records, rebuild=self.rebuild)
-        startup = Startup(found, self.spark, self.decisions, self.owner)
+        startup = Startup.of(config, self.kafka, self.spark, self.decisions, self.owner, rebuild=self.rebuild)
         upstream = startup.check_topics()
         self.config = startup.config
         self.vitals.begins("reading the state")
@@ -211,6 +210,7 @@ class Service:
         self._journal = journal
         with noting_fenced(presence, journal):
             owned = startup.take_over(storage, journal, upstream)
+            self.config = startup.config
             self._faults.owns(journal, owned.batches)
             self._faults.note_silence(former, storage)
             self.vitals.start = str(owned.start) if isinstance(owned.start, TopicStart) else None
@@ -296,8 +296,7 @@ class Service:
                 on_batch(recovered)
             else:
                 Observers(self.observers).starts_from(batches.state_at_barrier)
-            bound = owned.journal.current
-            check_jobs(batches, self.config, () if bound is None else table_widths(bound.table))
+            check_jobs(batches, self.config, owned.widths)
             if self.exit_when_complete:
                 refuse_nothing_to_do([job.definition for job in batches.jobs], self.config.jobs)
             # Step 5: catch up with the barriers that are there.

@@ -71,6 +71,8 @@ class Owned:
     batches: Batches
     start: AnyStart | None
     reads: DatabaseReading | None
+    widths: tuple[int, ...]
+    """The numbers of columns that the table has had."""
 
     def chunks_since_ms(self) -> int | None:
         """Begin of the oldest chunk of the table's reading that is in no plan yet, or None."""
@@ -85,6 +87,23 @@ class Startup:
     spark: Callable[[], SparkSession]
     decisions: Decisions
     owner: str
+
+    @classmethod
+    def of(
+        cls,
+        config: ServiceConfig,
+        kafka: KafkaSettings,
+        spark: Callable[[], SparkSession],
+        decisions: Decisions,
+        owner: str,
+        *,
+        rebuild: bool,
+    ) -> Startup:
+        """A start of a configuration, with what an operator has decided."""
+        records, changes = decisions.skip_records, decisions.changes
+        return cls(
+            Surroundings(config, kafka, records, rebuild=rebuild, changes=changes), spark, decisions, owner
+        )
 
     @property
     def config(self) -> ServiceConfig:
@@ -117,21 +136,15 @@ class Startup:
         that are used while the state is new, or not as the jobs declare; ConfigError for an incompatible table to
         start from, and for columns that no record has.
         """
-        config, current = self.config, journal.current
         # 1. What can be refused, before the first write.
-        self.found.journal = journal
+        current, self.found.journal = journal.current, journal
         require(self.found, Part.STATE)
+        config, version = self.config, self.found.version
+        assert version is not None
         start = self._start(is_new=current is None)
         beginning = self.found.beginning if start is None else list(start.offsets)
         # 2. The journal's new owner. A half done batch is finished by as many lanes as began it.
-        bound = binding(
-            config.table,
-            upstream,
-            start,
-            format_=config.upstream_format,
-            known=None if current is None else current.table,
-        )
-        former = journal.take_over(self.owner, bound)
+        former = journal.take_over(self.owner, binding(version, upstream, start))
         # 3. The components, which read state and topics as of the take-over.
         upstream_format = self._upstream_format(start)
         source = UpstreamSource(
@@ -155,10 +168,10 @@ class Startup:
         if former is not None and former.lanes:  # without a plan there is no transaction yet
             self._fence(transactional_id(batches.replica), former.lanes, former.plan)
         failpoints.reach(Failpoint.FENCED)
-        # 5. Columns that are new in the configuration: the open batch may hold their first values.
+        # 5. Columns that are new in this version: the open batch may hold their first values.
         batches.replica.add_missing_columns()
         batches.configure(config.jobs)
-        return Owned(journal, upstream, source, lanes, batches, start, reads)
+        return Owned(journal, upstream, source, lanes, batches, start, reads, version.widths)
 
     def _start(self, *, is_new: bool) -> AnyStart | None:
         """The start of the table; a new one from its database begins here."""

@@ -92,7 +92,7 @@ class FedPage:
             clock=lambda: self.wall_s,
             steady=lambda: self.now_s,
         )
-        self.cache.columns = TABLE.column_names
+        self.cache.columns = lambda: TABLE.column_names
         self.cache.disk = lambda _: self.disk
 
     @property
@@ -210,7 +210,7 @@ class FedPage:
             self.cache,
             Metrics(),
             self.steer,
-            TABLE,
+            lambda: TABLE,
             door,
             ["127.0.0.1"],
             plans=self.plan,

@@ -20,6 +20,7 @@ from state.journal import Journal
 from state.progress_table import ProgressTable
 from state.replica import Replica
 from state.storage import Storage
+from state.values.bound_table import BoundTable
 from state.values.pin import ReplicaVersion
 from state.values.plan import AlignedBarrier, BatchPlan, JobPlan, JobState
 from streaming.kafka.clients import KafkaSettings
@@ -143,7 +144,7 @@ def state_of(kind: str, folder: Path, topic: str, kafka: KafkaSettings) -> Itera
         "never-read": replace(found, partitions=1),
     }.get(kind, found)
     journal = Journal(storage, table)
-    journal.take_over(_OWNER, binding(table, bound))
+    journal.take_over(_OWNER, binding(BoundTable.first(table, None), bound))
     if kind in ("with-job", "of-one-partition"):
         Replica(storage, table)
         ProgressTable(storage, table)

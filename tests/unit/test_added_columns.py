@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
@@ -13,8 +14,8 @@ import pytest
 from deltalake import DeltaTable
 
 from schemas.errors import Code, StateError
-from schemas.formats.upsert import UpsertFormat
 from schemas.job import JobDefinition
+from schemas.kinds.table_changes import AddColumn, IgnoreField
 from schemas.records import Op
 from schemas.table import TableSchema, declare
 from state.columns import BEFORE_HASH, EPOCH, OFFSET, OP, PARTITION, VNODE, log_schema
@@ -22,17 +23,16 @@ from state.maintenance.compaction import compact_part, parts_of
 from state.maintenance.merge import Merge, merge_files
 from state.replica import BASE_PATH, LOG_PATH, Replica, write_log_file
 from state.storage import Storage
+from state.values.bound_table import BoundTable
 from state.values.plan import Slice
 from state.vnode import row_hashes
 from streaming.lane.before.store import LocalStore
 from streaming.scan import snapshot
 from streaming.scan.snapshot import SnapshotReader
-from streaming.source.upstream_checks import UpstreamIdentity, binding, refuse_foreign, table_widths
 from tests.kit.tables import vnode_of
 
 Columns = Mapping[str, Any]
-UPSTREAM = UpstreamIdentity("up", "id", 2)
-WAIT = UpsertFormat(on_new_column="wait", ignored_columns=("noise",))
+WAIT = ("noise",)
 FIRST: Columns = {"id": "bigint", "note": "string"}
 SECOND: Columns = {**FIRST, "c": {"type": "int", "fill": 5}, "d": "string"}
 
@@ -41,9 +41,13 @@ def table(columns: Columns) -> TableSchema:
     return declare({"name": "t", "columns": columns, "primary_key": ["id"], "vnode_count": 2})
 
 
-def refusal(before: str, columns: Columns) -> str | None:
+def version(columns: Columns, ignored: tuple[str, ...] | None = WAIT) -> BoundTable:
+    return BoundTable.first(table(columns), ignored)
+
+
+def refusal(before: BoundTable, columns: Columns) -> str | None:
     try:
-        refuse_foreign(before, table(columns), UPSTREAM, state="s")
+        before.declared(table(columns), WAIT, state="s")
     except StateError as error:
         return f"{error.code}: {error.found}"
     return None
@@ -53,75 +57,91 @@ def refusal(before: str, columns: Columns) -> str | None:
 
 
 def test_columns_are_added_behind_the_others_where_new_ones_wait() -> None:
-    bound = binding(table(FIRST), UPSTREAM, format_=WAIT)
-    assert refusal(bound, SECOND) is None
+    known = version(FIRST)
+    assert refusal(known, SECOND) is None
     assert (
-        refusal(bound, {**FIRST, "noise": "int"})
+        refusal(known, {**FIRST, "noise": "int"})
         == "COLUMN_WAS_IGNORED: 'noise' of column noise, a field that was ignored"
     )
     renamed = {**FIRST, "c": {"type": "int", "field": ["e", "noise"]}}
-    assert str(refusal(bound, renamed)).startswith("COLUMN_WAS_IGNORED: 'noise' of column c")
+    assert str(refusal(known, renamed)).startswith("COLUMN_WAS_IGNORED: 'noise' of column c")
     for columns in (
         {"id": "bigint", "c": "int", "note": "string"},
-        {"id": "bigint"},
+        {"note": "string", "id": "bigint"},
         {"id": "bigint", "note": "binary", "c": "int"},
         {"id": "bigint", "note": {"type": "string", "fill": "x"}},
     ):
-        assert str(refusal(bound, columns)).startswith("SCHEMA_CHANGED")
+        assert str(refusal(known, columns)).startswith("SCHEMA_CHANGED")
+
+
+def test_what_the_state_has_beyond_the_file_stays() -> None:
+    known = version(FIRST).declared(table(SECOND), WAIT, state="s")
+    assert known.widths == (2, 4)
+    assert known.declared(table(FIRST), (), state="s") == known
+    assert known.declared(table({"id": "bigint"}), (), state="s").table == table(SECOND)
+    # A file that goes on from an older one adds behind all that is there.
+    third = known.declared(table({**FIRST, "e": "date"}), (), state="s")
+    assert third.table.column_names == ("id", "note", "c", "d", "e")
+    assert third.widths == (2, 4, 5)
+    fewer = {**FIRST, "d": "string"}
+    assert known.declared(table(fewer), (), state="s").table == table(SECOND)
+    assert str(refusal(known, {**FIRST, "c": "int"})).startswith("SCHEMA_CHANGED"), "its fill is fixed"
+    assert BoundTable.from_binding(json.dumps(third.to_dict())) == third
 
 
 def test_a_table_that_is_being_read_from_its_database_takes_no_column() -> None:
     """The chunks that were read have no values of it, and would take the place of events that have."""
-    bound = binding(table(FIRST), UPSTREAM, format_=WAIT)
-    with pytest.raises(StateError) as refused:
-        refuse_foreign(bound, table(SECOND), UPSTREAM, state="s", is_read=False)
-    assert refused.value.code is Code.SCHEMA_CHANGED
-    refuse_foreign(bound, table(FIRST), UPSTREAM, state="s", is_read=False)
+    known = version(FIRST)
+    with pytest.raises(StateError) as declared:
+        known.declared(table(SECOND), WAIT, state="s", is_read=False)
+    with pytest.raises(StateError) as altered:
+        known.altered([AddColumn("c", '"int"')], state="s", is_read=False)
+    assert {declared.value.code, altered.value.code} == {Code.SCHEMA_CHANGED}
+    assert known.declared(table(FIRST), WAIT, state="s", is_read=False) == known
+    assert known.altered([IgnoreField("c")], state="s", is_read=False).ignored == {"noise", "c"}
 
 
 def test_a_column_may_get_further_names() -> None:
-    bound = binding(table({**FIRST, "c": {"type": "int", "field": "a"}}), UPSTREAM, format_=WAIT)
+    known = version({**FIRST, "c": {"type": "int", "field": "a"}})
 
     def named(*names: str) -> Columns:
         return {**FIRST, "c": {"type": "int", "field": list(names)}}
 
-    assert [refusal(bound, named(*names)) for names in (("b", "a"), ("a", "b"), ("x", "a", "y"))] == [
+    assert [refusal(known, named(*names)) for names in (("b", "a"), ("a", "b"), ("x", "a", "y"))] == [
         None
     ] * 3
-    assert str(refusal(bound, named("b"))).startswith("SCHEMA_CHANGED")
-    assert str(refusal(bound, named("noise", "a"))).startswith("COLUMN_WAS_IGNORED")
-    assert (
-        refusal(
-            binding(table(FIRST), UPSTREAM, format_=WAIT),
-            {**FIRST, "note": {"type": "string", "field": ["text", "note"]}},
-        )
-        is None
+    assert str(refusal(known, named("b"))).startswith("SCHEMA_CHANGED")
+    assert str(refusal(known, named("noise", "a"))).startswith("COLUMN_WAS_IGNORED")
+    text = {**FIRST, "note": {"type": "string", "field": ["text", "note"]}}
+    assert refusal(version(FIRST), text) is None
+    # A file that is behind takes none away.
+    longer = version(text)
+    assert longer.declared(table(FIRST), WAIT, state="s").table == table(text)
+    assert str(refusal(longer, {**FIRST, "note": {"type": "string", "field": ["x", "note"]}})).startswith(
+        "SCHEMA_CHANGED"
     )
 
 
 def test_a_state_that_ever_ignored_fields_takes_no_column() -> None:
-    ignoring = binding(table(FIRST), UPSTREAM, format_=UpsertFormat())
+    ignoring = version(FIRST, None)
     assert str(refusal(ignoring, SECOND)).startswith("COLUMN_WAS_IGNORED: 'c' of column c, and records")
-    later = binding(table(FIRST), UPSTREAM, format_=WAIT, known=ignoring)
+    later = ignoring.declared(table(FIRST), WAIT, state="s")
     assert str(refusal(later, SECOND)).startswith("COLUMN_WAS_IGNORED")
-    waiting = binding(table(FIRST), UPSTREAM, format_=WAIT)
-    again = binding(table(FIRST), UPSTREAM, format_=UpsertFormat(on_new_column="wait"), known=waiting)
+    again = version(FIRST).declared(table(FIRST), (), state="s")
     assert str(refusal(again, {**FIRST, "noise": "int"})).startswith("COLUMN_WAS_IGNORED")
-    ignored = binding(table(FIRST), UPSTREAM, format_=UpsertFormat(), known=waiting)
+    ignored = version(FIRST).declared(table(FIRST), None, state="s")
     assert str(refusal(ignored, SECOND)).startswith("COLUMN_WAS_IGNORED")
 
 
 def test_a_job_without_columns_keeps_those_that_the_table_had() -> None:
     declared = {"name": "copy", "output": "copy"}
     first, second = (JobDefinition.declare(declared, table(columns)) for columns in (FIRST, SECOND))
-    bound = binding(table(SECOND), UPSTREAM, known=binding(table(FIRST), UPSTREAM, format_=WAIT))
-    assert table_widths(bound) == [2, 4]
-    assert first.differences(second, table_widths(bound)) == []
+    widths = version(FIRST).declared(table(SECOND), WAIT, state="s").widths
+    assert first.differences(second, widths) == []
     some = JobDefinition.declare({**declared, "columns": ["id"]}, table(FIRST))
-    assert [each.split()[0] for each in some.differences(second, table_widths(bound))] == ["columns"]
+    assert [each.split()[0] for each in some.differences(second, widths)] == ["columns"]
     named = JobDefinition.declare({**declared, "columns": list(SECOND)}, table(SECOND))
-    assert [each.split()[0] for each in first.differences(named, table_widths(bound))] == ["columns"]
-    assert table_widths(binding(table(FIRST), UPSTREAM)) == (2,)
+    assert [each.split()[0] for each in first.differences(named, widths)] == ["columns"]
 
 
 # Files of before and after ---------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, Literal
 
 import pytest
@@ -14,7 +13,8 @@ from schemas.formats.debezium import DebeziumFormat
 from schemas.formats.protocol import Format
 from schemas.formats.upsert import UpsertFormat
 from schemas.table import TableSchema, declare
-from streaming.source.upstream_checks import UpstreamIdentity, binding, refuse_foreign
+from state.values.bound_table import BoundTable
+from streaming.source.upstream_checks import UpstreamIdentity, binding
 from tests.kit.single_records import single_records
 
 UPSTREAM = UpstreamIdentity("t", "id", 1)
@@ -143,10 +143,11 @@ def test_a_key_column_that_is_read_from_a_part_of_a_frame_is_refused() -> None:
 
 def test_a_state_is_bound_to_names_and_units() -> None:
     plain, millis = table("timestamp"), table({"type": "timestamp", "time": "milliseconds"})
-    known = binding(plain, UPSTREAM)
-    assert json.loads(known)["columns"] == {"id": "bigint", "c": "timestamp"}
-    refuse_foreign(known, plain, UPSTREAM, state="s")
-    refuse_foreign(binding(millis, UPSTREAM), millis, UPSTREAM, state="s")
+    known = BoundTable.from_binding(binding(BoundTable.first(plain, None), UPSTREAM))
+    assert known.to_dict()["columns"] == {"id": "bigint", "c": "timestamp"}
+    assert known.declared(plain, None, state="s") == known
+    own = BoundTable.first(millis, None)
+    assert own.declared(millis, None, state="s") == own
     others = (
         millis,
         table({"type": "timestamp", "time": "nanoseconds"}),
@@ -154,5 +155,5 @@ def test_a_state_is_bound_to_names_and_units() -> None:
     )
     for other in others:
         with pytest.raises(StateError) as caught:
-            refuse_foreign(known, other, UPSTREAM, state="s")
+            known.declared(other, None, state="s")
         assert caught.value.code is Code.SCHEMA_CHANGED

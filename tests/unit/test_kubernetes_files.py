@@ -110,7 +110,7 @@ def test_probes_ask_for_paths_that_there_are_and_are_let_in() -> None:
         cache,
         Metrics(),
         lambda _: "",
-        TABLE,
+        lambda: TABLE,
         door,
         hosts,
         plans=no_plan,

@@ -17,12 +17,12 @@ from schemas.job import JobDefinition
 from schemas.records import Add, Change, Op
 from schemas.settings.config import ServiceConfig, check
 from schemas.table import declare
+from state.values.bound_table import BoundTable
 from state.values.plan import JobState
 from state.values.progress import Completed, InProgress, Progress, is_complete
 from streaming.core.jobs import apply_mutation
 from streaming.kafka.clients import KafkaSettings
 from streaming.service.job_checks import counted, refuse_rescale
-from streaming.source.upstream_checks import UpstreamIdentity, binding, refuse_foreign
 from streaming.verify.findings import Findings, Side
 from streaming.verify.fold import UpstreamFold
 from streaming.verify.history import PartitionHistory, TopicEntry
@@ -85,13 +85,12 @@ def test_a_start_from_a_delta_table_is_refused() -> None:
 
 
 def test_another_distribution_is_another_state() -> None:
-    upstream = UpstreamIdentity("up", "id", 4)
     hashed = declare(HASHED)
     for one, other in ((TABLE, hashed), (hashed, TABLE)):
         with pytest.raises(StateError) as refused:
-            refuse_foreign(binding(one, upstream), other, upstream, state="state")
+            BoundTable.first(one, None).declared(other, None, state="state")
         assert refused.value.code is Code.VNODE_LAYOUT_CHANGED
-    refuse_foreign(binding(TABLE.with_partitions(4), upstream), TABLE, upstream, state="state")
+    BoundTable.first(TABLE.with_partitions(4), None).declared(TABLE, None, state="state")
 
 
 def test_a_job_has_the_upstreams_partitions_for_parts_and_output() -> None:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from schemas.errors import Code
+from schemas.kinds.columns import new_field_text
 from schemas.types import MAX_DECIMAL_PRECISION
 
 Schema = Any
@@ -57,7 +58,7 @@ class NewFieldError(MisfitError):
     code = Code.SCHEMA_WAITS
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"a field {name!r} that is no column of the table")
+        super().__init__(new_field_text(name))
 
 
 def unwrapped(schema: Schema) -> Mapping[str, Any]:

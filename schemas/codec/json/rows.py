@@ -31,6 +31,7 @@ from schemas.json.debezium_values import DebeziumValues, Meaning, ValueForm, pla
 from schemas.json.parsing.field_schemas import NO_SCHEMAS, UNDESCRIBED, FieldSchema, value_schema
 from schemas.json.parsing.tokens import Fields, JsonError, Kind, Token
 from schemas.json.values import SubMicros, plain_token, read_by
+from schemas.kinds.columns import new_field_text
 from schemas.table import Column
 from schemas.types import Value
 
@@ -63,7 +64,7 @@ class ColumnForms:
     def refuse_new(self, names: Iterable[str]) -> None:
         """Raises: JsonError(SCHEMA_WAITS) for a name that is not known."""
         if self._known is not None and (new := sorted(set(names) - self._known)):
-            raise JsonError(f"a field {new[0]!r} that is no column of the table", Code.SCHEMA_WAITS)
+            raise JsonError(new_field_text(new[0]), Code.SCHEMA_WAITS)
 
     def fields(self, schemas: Schemas) -> list[JsonField]:
         """The typed fields of the columns. Raises: JsonError(SCHEMA_INCOMPATIBLE, SCHEMA_WAITS)."""

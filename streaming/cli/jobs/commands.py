@@ -17,6 +17,7 @@ from streaming.cli.configuration import ConfigOption, required_config, usage
 from streaming.cli.jobs.options import JobOptions, RequestOptions, SuspendedOptions
 from streaming.cli.jobs.served import Served
 from streaming.source.barriers.injecting.suspended_requests import (
+    AlterAndTryAgain,
     DropAndTryAgain,
     EndProcess,
     SuspendedAction,
@@ -119,7 +120,7 @@ def resume(
         if suspended.table != name:
             hint = nearest(suspended.table, [name])
             raise usage(f"table {suspended.table!r}{hint}", f"the table of the configuration, {name}")
-        _lead_on(served, suspended.action(), request)
+        lead_on(served, suspended.action(), request)
     elif suspended.skip_record or suspended.accept_log_reset:
         raise usage("a decision on a suspended table, and no --table", "the table's name after --table")
     elif initial:
@@ -169,7 +170,7 @@ def drop(
         raise usage("--delete-topics and --no-wait", "one or the other: topics go once the job has ended")
     served = Served.of(config)
     if served.state_reader.suspended_end() is not None:
-        _lead_on(served, DropAndTryAgain(job), request, deletes=delete_topics)
+        lead_on(served, DropAndTryAgain(job), request, deletes=delete_topics)
     else:
         _steer(served, Drop(job), request, deletes=delete_topics)
 
@@ -194,12 +195,12 @@ def stop(config: ConfigOption = None, *, request: RequestOptions) -> None:
     """
     served = Served.of(config)
     if served.state_reader.suspended_end() is not None:
-        _lead_on(served, EndProcess(), request)
+        lead_on(served, EndProcess(), request)
     else:
         _steer(served, Stop(), request)
 
 
-def _lead_on(
+def lead_on(
     served: Served, action: SuspendedAction, request: RequestOptions, *, deletes: bool = False
 ) -> None:
     """Send a suspended table a decision, and print what came of it. `deletes` as in `_steer`."""
@@ -211,6 +212,8 @@ def _lead_on(
         raise not_suspended(name)
     if isinstance(action, DropAndTryAgain):
         served.check(Drop(action.job))
+    if isinstance(action, AlterAndTryAgain):
+        served.check_changes(action.changes)
     topics = served.topics_of(action.job) if isinstance(action, DropAndTryAgain) and deletes else ()
     _, offset = send_suspended(served.kafka, served.config.topics.control, action)
     if request.no_wait:

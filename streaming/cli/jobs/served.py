@@ -5,16 +5,20 @@ What speaks to Kafka is imported late: `list` and `status` only read the state.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from schemas.errors import Code, ConfigError, EnvironmentProblem
 from schemas.job import JobDefinition
+from schemas.kinds.table_changes import TableChange
 from schemas.records import Add, Drop, Mutation
 from schemas.settings.config import ServiceConfig, load
+from state.journal import Journal
 from state.storage import Storage
 from streaming.cli.configuration import required_config
+from streaming.control.known_table import as_known, version_of
 from streaming.control.state_view import StateReader
 from streaming.control.suspended import suspended
 from streaming.runtime.sign_of_life import is_recent, last_seen_ms
@@ -41,7 +45,7 @@ class Served:
         Raises: ConfigError as `required_config` and `load`; StateError(STATE_PATH_INVALID) where no service has ever
         run.
         """
-        config = load(required_config(option, word))
+        config = as_known(load(required_config(option, word)))
         storage = Storage(str(config.state))
         return cls(config, storage, StateReader(storage, config.table))
 
@@ -104,6 +108,11 @@ class Served:
         return tuple(
             topic for each in self.state_reader.jobs() if each.name == job for topic in each.definition.topics
         )
+
+    def check_changes(self, changes: Sequence[TableChange]) -> None:
+        """Raises: ConfigError, StateError for changes that the table can't have."""
+        entry = Journal(self.storage, self.config.table).current
+        version_of(self.config, entry, changes, state=self.storage.root)
 
     def check(self, mutation: Mutation) -> None:
         """Raises: ConfigError for a mutation that the service would refuse as things are now."""

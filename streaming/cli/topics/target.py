@@ -23,6 +23,7 @@ from state.initial.start import Start, TopicStart
 from streaming.cli.configuration import usage
 from streaming.cli.jobs.definitions import job_named, known_jobs
 from streaming.cli.topics.initial import start_in
+from streaming.control.known_table import as_known
 from streaming.kafka.clients import KafkaSettings
 from streaming.registry.book import AskedSchemas
 from streaming.registry.client import Registry
@@ -157,7 +158,7 @@ def output_target(
 
     `folds`: it says what an upstream's changes begin from, too. Raises: as `refuse_read_once`.
     """
-    loaded = load(config) if config else None
+    loaded = as_known(load(config)) if config else None
     declared = _table(loaded, table, loaded.upstream_format if loaded else DEFAULT)
     faults = Faults(Code.USAGE)
     projection = declared_projection(columns_of_text(columns) if columns else None, declared, faults)

@@ -32,6 +32,7 @@ from streaming.cli.jobs.definitions import job_named, known_jobs
 from streaming.cli.skipped import places, with_option
 from streaming.cli.topics.initial import initial_table
 from streaming.cli.topics.target import Broker, KafkaOption, Target, refuse_read_once, upstream_target
+from streaming.control.known_table import as_known
 from streaming.registry.outputs import OutputSchemas
 from streaming.verify.findings import LawFinding, Report
 from streaming.verify.judge import Progress as OnProgress
@@ -84,7 +85,7 @@ def command(
     named, file = job_or_config(word)
     path, job = optional_config(config, file), one_job(named, job)
     broker, left_out = Broker(bootstrap, kafka), places(skip_record)
-    loaded = None if path is None else load(path)
+    loaded = None if path is None else as_known(load(path))
     jobs = {} if loaded is None else known_jobs(loaded)
     if output is not None:
         _refuse("--output", {"--job": job})

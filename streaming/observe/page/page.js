@@ -190,6 +190,8 @@ function showStatus(now, history, events) {
 
 const WAYS = [
   ["--skip-record", "Without the record:"],
+  ["--add", "With the field as a column:"],
+  ["--ignore", "Without the field, from now on:"],
   ["--accept-log-reset", "The log began anew, and that is right:"],
   ["", "Once the cause is repaired:"],
 ];
@@ -219,7 +221,7 @@ async function copyText(code, button) {
 
 // The commands that lead on from a suspended table, and buttons that do the same.
 function showWaysOn(now) {
-  const { commands, skippable } = now.last_end ?? { commands: [], skippable: null };
+  const { commands, skippable, new_field: field } = now.last_end ?? { commands: [], skippable: null, new_field: null };
   byId("ways-on").hidden = now.condition !== "suspended";
   keep(byId("commands"), commands, commandMade).forEach((row, index) => {
     setText(row.children[0], WAYS.find(([option]) => commands[index].includes(option))[1]);
@@ -229,6 +231,13 @@ function showWaysOn(now) {
   const leaveOut = byId("leave-out");
   leaveOut.hidden = skippable === null || !now.can_steer;
   if (skippable !== null) setText(leaveOut, `Leave record ${skippable} out`);
+  byId("new-field").hidden = field === null || !now.can_steer;
+  if (field !== null) {
+    setText(byId("add-column"), `Add column ${field} as`);
+    setText(byId("ignore-field"), `Ignore ${field}`);
+    // Another name of the column needs the command.
+    byId("add-column").hidden = byId("column-type").hidden = !/^[A-Za-z_]\w{0,127}$/.test(field);
+  }
   byId("try-again").hidden = !now.can_steer;
 }
 
@@ -247,6 +256,9 @@ async function leadOn(button, way) {
 
 byId("try-again").addEventListener("click", (event) => leadOn(event.currentTarget, {}));
 byId("leave-out").addEventListener("click", (event) => leadOn(event.currentTarget, { skip_records: [status.last_end.skippable] }));
+
+byId("add-column").addEventListener("click", (event) => leadOn(event.currentTarget, { alter: [{ add: { [status.last_end.new_field]: byId("column-type").value } }] }));
+byId("ignore-field").addEventListener("click", (event) => leadOn(event.currentTarget, { alter: [{ ignore: status.last_end.new_field }] }));
 
 async function showAway(problem) {
   if (problem.status === 401) {

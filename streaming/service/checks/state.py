@@ -21,7 +21,7 @@ from streaming.service.job_checks import (
     refuse_rescale,
 )
 from streaming.service.presence import Presence, instance_name
-from streaming.source.upstream_checks import refuse_foreign, refuse_partial, table_widths
+from streaming.source.upstream_checks import refuse_foreign, refuse_partial
 
 log = structlog.get_logger(__name__)
 
@@ -89,21 +89,19 @@ def owner(found: Surroundings) -> Iterator[Finding]:
 def binding(found: Surroundings) -> Iterator[Finding]:
     """Check that the state is of this table and topic.
 
-    Raises: StateError(STATE_FOREIGN, SCHEMA_CHANGED, VNODE_LAYOUT_CHANGED, PK_CHANGED); TopicError(TOPIC_REPLACED,
-    PARTITIONS_CHANGED).
+    Raises: StateError(STATE_FOREIGN, SCHEMA_CHANGED, VNODE_LAYOUT_CHANGED, PK_CHANGED, COLUMN_WAS_IGNORED);
+    TopicError(TOPIC_REPLACED, PARTITIONS_CHANGED).
     """
+    found.settle()
     if found.entry is None:
         return
-    plan, begins_in_database = found.entry.plan, found.config.initial_postgres is not None
-    refuse_foreign(
-        found.entry.table,
-        found.config.table,
-        found.upstream,
-        state=found.storage.root,
-        has_plan=plan is not None,
-        is_read=not begins_in_database if plan is None else plan.reading is None,
+    has_plan = found.entry.plan is not None
+    refuse_foreign(found.entry.table, found.upstream, state=found.storage.root, has_plan=has_plan)
+    more = [name for name in found.config.table.column_names if name not in found.declared.table.by_name]
+    beyond = f" and, beyond it, {', '.join(more)}" if more else ""
+    yield Finding.ok(
+        "binding", f"a state of {found.upstream.topic}, with the table as it is declared{beyond}"
     )
-    yield Finding.ok("binding", f"a state of {found.upstream.topic}, with the table as it is declared")
 
 
 def start(found: Surroundings) -> Iterator[Finding]:
@@ -132,7 +130,7 @@ def jobs(found: Surroundings) -> Iterator[Finding]:
     config, outcome, partitions = found.config, found.known, found.upstream.partitions
     known = [job.definition for job in outcome.jobs]
     configured = [job.with_partitions(partitions) for job in config.jobs]
-    refuse_changed_jobs(known, configured, () if found.entry is None else table_widths(found.entry.table))
+    refuse_changed_jobs(known, configured, () if found.version is None else found.version.widths)
     # The progress, which decides about no-shuffle backfills, is looked at once the state is this instance's.
     every = [(job, True) for job in (*known, *configured)]
     lanes, is_set = outcome.lanes or config.lanes, outcome.lanes is not None

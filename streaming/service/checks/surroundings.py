@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka.admin import AdminClient
 
+from schemas.kinds.table_changes import TableChange
 from schemas.records import RecordId
 from schemas.settings.config import ServiceConfig
 from state.initial.start import AnyStart
@@ -17,6 +18,8 @@ from state.journal import Entry, Journal
 from state.progress_table import ProgressTable
 from state.replica import Replica
 from state.storage import Storage
+from state.values.bound_table import BoundTable
+from streaming.control.known_table import version_of, with_version
 from streaming.core.jobs import JobsOutcome, jobs_after
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import admin
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 class Surroundings:
     """The configuration of a start, and what it finds. Each property may raise what a check of it reports.
 
+    `changes` are those of the table that an operator has asked for.
     `kafka` is None before an embedded broker is started. `skip_records`, `rebuild` and `exit_when_complete` are options
     of the start. `repairs`: it sets aside what a power failure tore, as the owner of the state; else nothing is
     changed. `journal` is the owner's handle, once there is one.
@@ -45,6 +49,9 @@ class Surroundings:
     exit_when_complete: bool = False
     repairs: bool = False
     journal: Journal | None = None
+    changes: tuple[TableChange, ...] = ()
+    version: BoundTable | None = None
+    """The table that the state has from now on, once it is known to be the declared one or behind it."""
 
     @property
     def broker(self) -> KafkaSettings:
@@ -60,10 +67,18 @@ class Surroundings:
     def upstream(self) -> UpstreamIdentity:
         return UpstreamIdentity.of(self.broker, self.declared.upstream, client=self.admin)
 
-    @cached_property
+    @property
     def config(self) -> ServiceConfig:
-        """The configuration with what follows from the number of the upstream's partitions."""
+        """The configuration with what follows from the number of the upstream's partitions, and from the state."""
+        return self._counted if self.version is None else with_version(self._counted, self.version)
+
+    @cached_property
+    def _counted(self) -> ServiceConfig:
         return counted(self.declared, self.upstream.partitions)
+
+    def settle(self) -> None:
+        """Find the `version`. Raises: as `version_of`."""
+        self.version = version_of(self._counted, self.entry, self.changes, state=self.storage.root)
 
     @cached_property
     def sinks(self) -> Sinks:
@@ -85,7 +100,7 @@ class Surroundings:
         # To open a table that is not there would create it.
         if not self.storage.exists(JOURNAL_PATH, "_delta_log"):
             return None
-        return Journal(self.storage, self.config.table).current
+        return Journal(self.storage, self._counted.table).current
 
     @property
     def has_finished_batch(self) -> bool:

@@ -6,41 +6,52 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from schemas.job import JobDefinition
+from schemas.kinds.table_changes import TableChange
 from schemas.records import RecordId
 from schemas.settings.config import ServiceConfig
 from state.values.plan import JobState
 from streaming.core.jobs import StartPause
 from streaming.protocol.lanes.redelivery import LogResets
-from streaming.source.barriers.injecting.suspended_requests import DropAndTryAgain, TryAgain
+from streaming.source.barriers.injecting.suspended_requests import (
+    AlterAndTryAgain,
+    DropAndTryAgain,
+    TryAgain,
+)
 
 
 @dataclass
 class Decisions:
     """The decisions so far of one process. Each holds until it ends, or the journal has it in a plan.
 
-    `skip_records` are left out if they are invalid, `dropped` are names of jobs. `in_state` are jobs that the state has
-    had since the process began.
+    `skip_records` are left out if they are invalid, `dropped` are names of jobs, `changes` are those of the table.
+    `in_state` are jobs that the state has had since the process began.
     """
 
     skip_records: frozenset[RecordId]
     log_resets: LogResets
     start_pause: StartPause = field(default_factory=StartPause)
     dropped: frozenset[str] = frozenset()
+    changes: tuple[TableChange, ...] = ()
     in_state: frozenset[str] = frozenset()
 
-    def add(self, action: TryAgain | DropAndTryAgain) -> None:
+    def add(self, action: TryAgain | DropAndTryAgain | AlterAndTryAgain) -> None:
         """Add the decision of a request."""
-        if isinstance(action, DropAndTryAgain):
-            self.dropped |= {action.job}
-            return
-        self.skip_records |= action.skip_records
-        if action.accept_log_reset:
-            self.log_resets.times += 1
+        match action:
+            case DropAndTryAgain(job):
+                self.dropped |= {job}
+            case AlterAndTryAgain(changes):
+                self.changes += changes
+            case TryAgain(records, accepts):
+                self.skip_records |= records
+                self.log_resets.times += accepts
 
     def batch_done(self, jobs: Iterable[JobState]) -> None:
-        """Leave open jobs to the state, and those that were dropped, too: a later one of that name is another job."""
+        """Leave open jobs to the state, and those that were dropped, too: a later one of that name is another job.
+
+        The table's changes are in the state as well.
+        """
         self.in_state |= self.dropped.union(job.name for job in jobs if job.opened)
-        self.dropped = frozenset()
+        self.dropped, self.changes = frozenset(), ()
 
     def still_configured(self, jobs: Iterable[JobDefinition]) -> tuple[JobDefinition, ...]:
         """The jobs of the configuration that the state is still to get.

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 
 import structlog
 
-from schemas.errors import BackfillError, EnvironmentProblem, Fenced
+from schemas.errors import BackfillError, ConfigError, EnvironmentProblem, Fenced, StateError
+from schemas.settings.config import ServiceConfig
 from state.journal import Journal
 from state.storage import Storage, now_ms
 from state.values.last_end import EndKind, FaultReport, LastEnd
+from streaming.control.known_table import version_of
 from streaming.protocol.batches import Batches
 from streaming.runtime.sign_of_life import is_recent, last_seen_ms
 from streaming.runtime.signals import Stopped
@@ -21,7 +23,7 @@ from streaming.service.suspended.decisions import Decisions
 from streaming.service.suspended.suspension import Suspension, is_table_fault
 from streaming.service.vitals import Vitals
 from streaming.service.watches import UpstreamWatch
-from streaming.source.barriers.injecting.suspended_requests import EndProcess
+from streaming.source.barriers.injecting.suspended_requests import AlterAndTryAgain, EndProcess
 from streaming.source.upstream_checks import UpstreamGuard
 
 _LOOK_S = 0.5
@@ -33,7 +35,8 @@ log = structlog.get_logger(__name__)
 class TableFaults:
     """Suspends the table of one process. `is_on` False: faults end the process, as all other errors do.
 
-    `owns` comes once the process owns the state: from then on ends are written into its journal.
+    `owns` comes once the process owns the state: from then on ends are written into its journal. `config` gives
+    the configuration by now.
     """
 
     is_on: bool
@@ -42,6 +45,7 @@ class TableFaults:
     vitals: Vitals
     owner: str
     stop: threading.Event
+    config: Callable[[], ServiceConfig]
     _state: tuple[Journal, Batches] | None = field(default=None, init=False)
 
     def owns(self, journal: Journal, batches: Batches) -> None:
@@ -118,11 +122,23 @@ class TableFaults:
                 self.suspension.settle(journal, end)
                 self.stop.set()
                 return True
+            if isinstance(action, AlterAndTryAgain) and not self._can_alter(journal, action):
+                self.suspension.settle(journal, end)
+                return False
             if action is not None:
                 self.decisions.add(action)
                 self.vitals.suspended(None)
                 return True
         return False
+
+    def _can_alter(self, journal: Journal, action: AlterAndTryAgain) -> bool:
+        config, changes = self.config(), (*self.decisions.changes, *action.changes)
+        try:
+            version_of(config, journal.current, changes, state=config.state)
+        except (ConfigError, StateError) as error:
+            log.warning("request_refused", code=error.code, found=error.found)
+            return False
+        return True
 
     @contextmanager
     def end_written(self) -> Iterator[None]:

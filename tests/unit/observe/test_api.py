@@ -47,7 +47,7 @@ def application(
         cache,
         metrics,
         requests,
-        TABLE,
+        lambda: TABLE,
         door,
         ["testserver"],
         plans=requests.plan,

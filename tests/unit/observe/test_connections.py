@@ -42,7 +42,7 @@ def address(cache: StatusCache) -> Iterator[tuple[str, int]]:
         cache,
         Metrics(),
         lambda _: "",
-        TABLE,
+        lambda: TABLE,
         door,
         ["127.0.0.1"],
         plans=no_plan,

@@ -47,7 +47,7 @@ def running(certificates: Certificates, tmp_path: Path) -> Iterator[HttpConfig]:
         cache,
         Metrics(),
         lambda _: "",
-        TABLE,
+        lambda: TABLE,
         door,
         ["127.0.0.1"],
         plans=no_plan,

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from schemas.errors import Code, InputError
+from schemas.settings.config import ServiceConfig
 from state.journal import Journal
 from state.storage import Storage
 from state.values.last_end import EndKind, FaultReport, LastEnd
@@ -38,15 +39,18 @@ def storage(tmp_path: Path) -> Storage:
     return found
 
 
+def no_config() -> ServiceConfig:
+    raise AssertionError("nobody alters the table")
+
+
 def found_by_a_start(storage: Storage) -> list[tuple[EventKind, str]]:
     """The events of a start behind `FORMER`, but for its own."""
     journal = Journal(storage, TABLE)
     journal.take_over("me", "{}")
     vitals = Vitals("up", 1_000, late_s=30.0, injects=True)
     suspension = Suspension(ListedRequests([]), "me")
-    faults = TableFaults(
-        True, suspension, Decisions(frozenset(), LogResets(False, 0)), vitals, "me", threading.Event()
-    )
+    decisions = Decisions(frozenset(), LogResets(False, 0))
+    faults = TableFaults(True, suspension, decisions, vitals, "me", threading.Event(), no_config)
     faults.owns(journal, NoBatches())  # type: ignore[arg-type]
     faults.note_silence(FORMER, storage)
     return [(e.kind, e.text) for e in vitals.events.since_an_hour(0.0) if e.kind is not EventKind.STARTED]

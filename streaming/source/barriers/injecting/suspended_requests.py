@@ -2,6 +2,7 @@
 
     {"id": "<unique>", "suspended": {"resume": {"skip_records": ["2@207978"], "accept_log_reset": false}}}
     {"id": "<unique>", "suspended": {"drop": "orders-copy"}}
+    {"id": "<unique>", "suspended": {"alter": [{"add": {"c": "int"}}, {"rename": {"old": "new"}}, {"ignore": "d"}]}}
     {"id": "<unique>", "suspended": {"stop": {}}}
 
 The service reads the topic itself from the offset at which it was suspended; injectors pass these requests over.
@@ -14,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from schemas.kinds.table_changes import TableChange, changes_from_json, changes_to_json
 from schemas.records import RecordId, record_from_text
 from streaming.source.barriers.injecting.control_requests import (
     MAX_ID_CHARACTERS,
@@ -42,11 +44,18 @@ class DropAndTryAgain:
 
 
 @dataclass(frozen=True, slots=True)
+class AlterAndTryAgain:
+    """Go on with another version of the table."""
+
+    changes: tuple[TableChange, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class EndProcess:
     """End the service; its table stays suspended."""
 
 
-SuspendedAction = TryAgain | DropAndTryAgain | EndProcess
+SuspendedAction = TryAgain | DropAndTryAgain | AlterAndTryAgain | EndProcess
 
 
 def encode_suspended(request_id: str, action: SuspendedAction) -> bytes:
@@ -58,6 +67,8 @@ def encode_suspended(request_id: str, action: SuspendedAction) -> bytes:
             content = {"resume": {"skip_records": places, "accept_log_reset": accepts}}
         case DropAndTryAgain(job):
             content = {"drop": job}
+        case AlterAndTryAgain(changes):
+            content = {"alter": changes_to_json(changes)}
         case EndProcess():
             content = {"stop": {}}
     return json.dumps({"id": request_id, "suspended": content}).encode()
@@ -70,15 +81,20 @@ def decode_suspended(data: bytes | None) -> SuspendedAction | None:
         return None
     content = fields["suspended"]
     if fields.keys() != {"id", "suspended"} or not isinstance(content, dict) or len(content) != 1:
-        raise MalformedRequestError("keys are id and suspended, which has one of resume, drop, stop")
+        raise MalformedRequestError("keys are id and suspended, which has one of resume, drop, alter, stop")
     text_in(fields, "id", MAX_ID_CHARACTERS)
     if "resume" in content:
         return _try_again(content["resume"])
     if "drop" in content:
         return DropAndTryAgain(text_in(content, "drop", MAX_JOB_CHARACTERS))
+    if "alter" in content:
+        try:
+            return AlterAndTryAgain(changes_from_json(content["alter"]))
+        except ValueError as reason:
+            raise MalformedRequestError(str(reason)) from None
     if content == {"stop": {}}:
         return EndProcess()
-    raise MalformedRequestError("suspended has one of resume, drop, stop")
+    raise MalformedRequestError("suspended has one of resume, drop, alter, stop")
 
 
 def _try_again(content: object) -> TryAgain:

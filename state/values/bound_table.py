@@ -1,0 +1,159 @@
+"""The table of a state in its newest version, as the binding in the journal's entries has it.
+
+A version differs from the one before by columns behind the others, and by further names of columns in records. What
+the state has stays, whatever a configuration says: a file may be behind it, and may add to it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from schemas.errors import Code, StateError
+from schemas.kinds.columns import Column
+from schemas.kinds.table_changes import IgnoreField, TableChange, altered
+from schemas.table import KEYS, TableSchema, declare
+
+_IGNORED, _IGNORED_ALL, _WIDTHS = "ignored_columns", "ignored_all", "widths"
+
+
+@dataclass(frozen=True, slots=True)
+class BoundTable:
+    """A version of a state's table.
+
+    `ignored` are fields of records that are ignored by name. `ignored_all`: any other field was ignored, too, while
+    some records were read. `widths` are the numbers of columns of all versions, the newest last.
+    """
+
+    table: TableSchema
+    ignored: frozenset[str] = frozenset()
+    ignored_all: bool = True
+    widths: tuple[int, ...] = ()
+
+    @classmethod
+    def first(cls, table: TableSchema, ignored: Collection[str] | None) -> BoundTable:
+        """The table of a new state. `ignored`: None where any field is that is no column."""
+        return cls(table, frozenset(ignored or ()), ignored is None, (len(table.columns),))
+
+    @classmethod
+    def from_binding(cls, bound: str) -> BoundTable:
+        """The version that `to_dict` gave."""
+        raw = json.loads(bound)
+        table = declare({key: value for key, value in raw.items() if key in KEYS}, has_key=None)
+        widths = tuple(raw.get(_WIDTHS, (len(table.columns),)))
+        return cls(table, frozenset(raw.get(_IGNORED, ())), raw.get(_IGNORED_ALL, True), widths)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values for a binding."""
+        own = {_IGNORED: sorted(self.ignored), _IGNORED_ALL: self.ignored_all, _WIDTHS: list(self.widths)}
+        return {**self.table.to_dict(), **own}
+
+    def declared(
+        self, table: TableSchema, ignored: Collection[str] | None, *, state: str, is_read: bool = True
+    ) -> BoundTable:
+        """The version that a configuration makes of this one. `ignored` as in `first`.
+
+        It may have further columns, behind the others, and further names of columns, if no record before can have had
+        them; not until the table `is_read` from its database, for chunks of its rows are there without them.
+        Raises: StateError(SCHEMA_CHANGED, VNODE_LAYOUT_CHANGED, PK_CHANGED, COLUMN_WAS_IGNORED).
+        """
+        self._refuse_other(table, state)
+        columns = tuple(self._columns(table))
+        made = replace(table, columns=columns)
+        ignores = self.ignored.union(ignored or ())
+        version = replace(self, table=made, ignored=ignores, ignored_all=self.ignored_all or ignored is None)
+        if _content(made) != _content(self.table):
+            if not is_read:
+                found = "further columns or names, and a table that is being read from its database"
+                raise StateError(Code.SCHEMA_CHANGED, where=state, found=found)
+            self._refuse_ignored(version, state)
+        return version._counted()
+
+    def altered(self, changes: Sequence[TableChange], *, state: str, is_read: bool = True) -> BoundTable:
+        """The version with these changes. Raises: ConfigError(TABLE_INVALID), as `altered`; as `declared`."""
+        ignored = {change.name for change in changes if isinstance(change, IgnoreField)}
+        table = altered(self.table, changes)
+        altered(table, [IgnoreField(name) for name in sorted(ignored)])  # of changes in any order
+        known = None if self.ignored_all else self.ignored
+        version = self.declared(table, known, state=state, is_read=is_read)
+        return replace(version, ignored=version.ignored | ignored)
+
+    def _counted(self) -> BoundTable:
+        return replace(self, widths=tuple(sorted({*self.widths, len(self.table.columns)})))
+
+    def _columns(self, table: TableSchema) -> Iterator[Column]:
+        """The columns of the state, each with the names that either has, and then those that it lacks."""
+        for own in self.table.columns:
+            declared = table.by_name.get(own.name, own)
+            yield declared if _is_among(own.names_in_records, declared.names_in_records) else own
+        yield from (column for column in table.columns if column.name not in self.table.by_name)
+
+    def _refuse_other(self, table: TableSchema, state: str) -> None:
+        before, declared = self.table.to_dict(), table.to_dict()
+        changed = [
+            key for key in {**declared, **before} if key != "columns" and declared.get(key) != before.get(key)
+        ]
+        differences = [
+            f"{key} was {json.dumps(before.get(key))}, is {json.dumps(declared.get(key))}" for key in changed
+        ]
+        differences += self._other_columns(table)
+        if not differences:
+            return
+        code = Code.SCHEMA_CHANGED
+        if {"vnode_count", "distribution_key", "distribution"} & set(changed):
+            code = Code.VNODE_LAYOUT_CHANGED
+        elif "primary_key" in changed:
+            code = Code.PK_CHANGED
+        raise StateError(code, where=state, found=f"a state of another table: {'; '.join(differences)}")
+
+    def _other_columns(self, table: TableSchema) -> Iterator[str]:
+        """The columns that are declared otherwise than the state has them, in words."""
+        for column in table.columns:
+            own = self.table.by_name.get(column.name)
+            if own is not None and not _agree(own, column):
+                yield f"column {column.name} was {_text(own)}, is {_text(column)}"
+        common = [name for name in self.table.column_names if name in table.by_name]
+        if list(table.column_names[: len(common)]) != common:
+            yield f"columns begin with {', '.join(table.column_names)}, and not with {', '.join(common)}"
+
+    def _refuse_ignored(self, version: BoundTable, state: str) -> None:
+        """Raises: StateError(COLUMN_WAS_IGNORED) for a new column or name that earlier records may have had."""
+        for column in version.table.columns:
+            own = self.table.by_name.get(column.name)
+            known = () if own is None else own.names_in_records
+            new = [name for name in column.names_in_records if name not in known]
+            if new and version.ignored_all:
+                found = f"{new[0]!r} of column {column.name}, and records that were read while such fields were ignored"
+            elif named := [name for name in new if name in version.ignored]:
+                found = f"{named[0]!r} of column {column.name}, a field that was ignored"
+            else:
+                continue
+            raise StateError(Code.COLUMN_WAS_IGNORED, where=state, found=found)
+
+
+def _content(table: TableSchema) -> list[object]:
+    return [(column, column.names_in_records) for column in table.columns]
+
+
+def _names(table: TableSchema) -> set[str]:
+    return {name for column in table.columns for name in column.names_in_records}
+
+
+def _agree(own: Column, declared: Column) -> bool:
+    """True if two columns are one, with other names in records at most."""
+    names, others = own.names_in_records, declared.names_in_records
+    alike = replace(own, field=None, aliases=()) == replace(declared, field=None, aliases=())
+    return alike and (_is_among(names, others) or _is_among(others, names))
+
+
+def _is_among(names: Sequence[str], others: Sequence[str]) -> bool:
+    """True if names are among others, in the same order."""
+    rest = iter(others)
+    return all(name in rest for name in names)
+
+
+def _text(column: Column) -> str:
+    declared: str | Mapping[str, Any] = column.declared
+    return declared if isinstance(declared, str) else json.dumps(declared)

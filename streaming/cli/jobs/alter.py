@@ -1,0 +1,81 @@
+"""`backfill alter`: another version of a table, while that is suspended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from schemas.errors import Code, ConfigError
+from schemas.kinds.columns import declared_columns
+from schemas.kinds.table_changes import AddColumn, IgnoreField, RenameField, TableChange
+from schemas.settings.documents import mapping_in
+from streaming.cli.configuration import ConfigOption, usage
+from streaming.cli.jobs.commands import lead_on
+from streaming.cli.jobs.options import RequestOptions
+from streaming.cli.jobs.served import Served
+from streaming.source.barriers.injecting.suspended_requests import AlterAndTryAgain
+
+
+def command(
+    config: ConfigOption = None,
+    *,
+    add: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A column behind the others, as below `columns` of a configuration: 'c: int'. May be repeated."
+        ),
+    ] = None,
+    fill: Annotated[
+        str | None,
+        typer.Option(help="With one --add: the column's value in rows whose records lack it, if not null."),
+    ] = None,
+    rename: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Records have a column under a new name: COLUMN=NEW. It keeps its own. May be repeated."
+        ),
+    ] = None,
+    ignore: Annotated[
+        list[str] | None, typer.Option(help="Records have a field that is to be no column. May be repeated.")
+    ] = None,
+    request: RequestOptions,
+) -> None:
+    """Add a column to a table that waits at a record with a new field, give one a new name there, or ignore the field.
+
+    The same batch goes on with it, and nothing of the record is lost. Outputs keep their columns. It stays so through
+    restarts; write it into the configuration as well.
+    """
+    changes = (*_added(add or (), fill), *_renamed(rename or ()), *map(IgnoreField, ignore or ()))
+    if not changes:
+        raise usage("nothing to alter", "--add, --rename or --ignore")
+    lead_on(Served.of(config), AlterAndTryAgain(changes), request)
+
+
+def _added(texts: Sequence[str], fill: str | None) -> Iterator[TableChange]:
+    if fill is not None and len(texts) != 1:
+        raise usage(f"--fill and {len(texts)} --add", "one --add, or the form 'c: {type: int, fill: 0}'")
+    for text in texts:
+        declared = mapping_in(text.encode(), Code.USAGE, where="--add", expected="a column as in 'c: int'")
+        if fill is not None:
+            declared = {name: _with_fill(each, fill) for name, each in declared.items()}
+        faults = list[str]()
+        columns = declared_columns(declared, faults)
+        if faults:
+            raise ConfigError(Code.TABLE_INVALID, where="--add", found="; ".join(faults))
+        yield from map(AddColumn.of, columns)
+
+
+def _with_fill(declared: object, fill: str) -> dict[str, Any]:
+    keys = dict(declared) if isinstance(declared, Mapping) else {"type": declared}
+    expected = "a literal as in YAML: 5, open, 2026-01-31"
+    return {**keys, **mapping_in(f"fill: {fill}".encode(), Code.USAGE, where="--fill", expected=expected)}
+
+
+def _renamed(texts: Sequence[str]) -> Iterator[TableChange]:
+    for text in texts:
+        old, equals, new = text.partition("=")
+        if not (old and equals and new):
+            raise usage(f"--rename {text!r}", "the column and its new name in records: old=new")
+        yield RenameField(old, new)

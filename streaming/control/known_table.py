@@ -1,0 +1,69 @@
+"""The table of a state in its newest version, in place of the one that a configuration declares.
+
+A configuration may be behind its state: what `backfill alter`, or a record with a new column, has added to the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from schemas.errors import BackfillError, Code, ConfigError
+from schemas.formats.protocol import UpstreamFormat
+from schemas.formats.with_registry import RegistryFormat
+from schemas.kinds.table_changes import TableChange
+from schemas.settings.config import ServiceConfig
+from state.journal import PATH as JOURNAL_PATH
+from state.journal import Entry, Journal
+from state.storage import Storage
+from state.values.bound_table import BoundTable
+
+
+def version_of(
+    config: ServiceConfig, entry: Entry | None, changes: Sequence[TableChange] = (), *, state: str
+) -> BoundTable:
+    """The version that this configuration, and then these changes, make of the table of a state; a new one has none.
+
+    Raises: StateError, ConfigError, as `BoundTable.declared` and `altered`.
+    """
+    ignored = _ignored(config.upstream_format)
+    if entry is None:
+        return BoundTable.first(config.table, ignored)
+    plan, begins_in_database = entry.plan, config.initial_postgres is not None
+    is_read = not begins_in_database if plan is None else plan.reading is None
+    known = BoundTable.from_binding(entry.table)
+    version = known.declared(config.table, ignored, state=state, is_read=is_read)
+    version = version.altered(changes, state=state, is_read=is_read)
+    if changes and (reason := config.upstream_format.misfit_as_upstream(version.table)):
+        raise ConfigError(Code.TABLE_INVALID, where=config.table.name, found=reason)
+    return version
+
+
+def with_version(config: ServiceConfig, version: BoundTable) -> ServiceConfig:
+    """The configuration with the table of a state; its jobs without columns have all of them."""
+    table, source = version.table.with_partitions(config.table.vnode_count), config.source
+    if isinstance(source.format, RegistryFormat):
+        ignored = tuple(sorted(version.ignored.union(source.format.ignored_columns)))
+        source = replace(source, format=source.format.model_copy(update={"ignored_columns": ignored}))
+    jobs = tuple(job if job.has_columns else replace(job, columns=table.column_names) for job in config.jobs)
+    return config.model_copy(update={"table": table, "source": source, "jobs": jobs})
+
+
+def as_known(config: ServiceConfig) -> ServiceConfig:
+    """The configuration with the table of its state, if that is at hand and of this table."""
+    storage = Storage(str(config.state))
+    if not storage.exists(JOURNAL_PATH, "_delta_log"):
+        return config
+    try:
+        return with_version(
+            config, version_of(config, Journal(storage, config.table).current, state=storage.root)
+        )
+    except BackfillError:  # what is wrong with it is for others to say
+        return config
+
+
+def _ignored(format_: UpstreamFormat) -> Sequence[str] | None:
+    """The names of the fields that are ignored; None where any may be."""
+    if not isinstance(format_, RegistryFormat) or format_.on_new_column == "ignore":
+        return None
+    return format_.ignored_columns

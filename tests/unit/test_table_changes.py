@@ -1,0 +1,160 @@
+"""Changes of a table by a request: which there are, which are refused, and that each may be made twice."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from schemas.errors import BackfillError
+from schemas.kinds.columns import new_field_in, new_field_text
+from schemas.kinds.table_changes import (
+    AddColumn,
+    IgnoreField,
+    RenameField,
+    TableChange,
+    altered,
+    changes_from_json,
+    changes_to_json,
+)
+from schemas.table import declare
+from state.values.bound_table import BoundTable
+from streaming.source.barriers.injecting.control_requests import MalformedRequestError
+from streaming.source.barriers.injecting.suspended_requests import (
+    AlterAndTryAgain,
+    decode_suspended,
+    encode_suspended,
+)
+
+COLUMNS: dict[str, Any] = {"id": "bigint", "name": "string", "at": {"type": "date", "field": "on-day"}}
+TABLE = declare({"name": "t", "columns": COLUMNS, "primary_key": ["id"]})
+KNOWN = BoundTable.first(TABLE, ("noise",))
+
+
+def add(name: str, declared: object) -> AddColumn:
+    return AddColumn(name, json.dumps(declared))
+
+
+def columns_after(*changes: TableChange) -> dict[str, Any]:
+    version = KNOWN.altered(changes, state="s")
+    assert version.altered(changes, state="s") == version, "the same request once more"
+    assert BoundTable.from_binding(json.dumps(version.to_dict())) == version
+    return dict(version.table.to_dict()["columns"])
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        "int",
+        {"type": "int", "fill": 5},
+        {"type": "decimal(10,2)", "fill": "1.50"},
+        {"type": "binary", "fill": "AP8="},
+        {"type": "date", "fill": "2026-01-31"},
+        {"type": "timestamp", "fill": "2026-01-31T12:00:00.000001Z"},
+        {"type": "string", "field": ["a b", "c"], "fill": ""},
+    ],
+    ids=str,
+)
+def test_a_column_is_added_behind_the_others(declared: object) -> None:
+    assert columns_after(add("c", declared)) == {**COLUMNS, "c": declared}
+    assert list(columns_after(add("c", declared), add("a", "int"))) == [*COLUMNS, "c", "a"]
+
+
+def test_a_column_is_renamed_in_records_and_keeps_its_own_name() -> None:
+    renamed = columns_after(RenameField("name", "title"))
+    assert renamed["name"] == {"type": "string", "field": ["title", "name"]}
+    # By the name that it has in records, too.
+    assert columns_after(RenameField("on-day", "day"))["at"]["field"] == ["day", "on-day"]
+    twice = columns_after(RenameField("name", "title"), RenameField("title", "heading"))
+    assert twice["name"]["field"] == ["heading", "title", "name"]
+
+
+def test_a_field_is_ignored_from_then_on_and_for_good() -> None:
+    version = KNOWN.altered([IgnoreField("c")], state="s")
+    assert version.ignored == {"noise", "c"}
+    assert version.declared(TABLE, (), state="s") == version
+    for change in (add("c", "int"), RenameField("name", "c"), add("d", {"type": "int", "field": "noise"})):
+        with pytest.raises(BackfillError, match="COLUMN_WAS_IGNORED"):
+            version.altered([change], state="s")
+
+
+@pytest.mark.parametrize(
+    ("changes", "found"),
+    [
+        ([add("name", "int")], "column name as int, which is there as string"),
+        ([add("at", "date")], "column at as date, which is there as"),
+        ([add("NAME", "int")], "differ only in case"),
+        ([add("c", "number")], "column c"),
+        ([add("_bf_c", "int")], "_bf_"),
+        ([add("c", {"type": "int", "field": "on-day"})], "two columns are read from 'on-day'"),
+        ([add("c", {"type": "int", "fill": "x"})], "fill 'x' is not"),
+        ([RenameField("nam", "c")], "a new name of 'nam', no such column (did you mean 'name'?)"),
+        ([RenameField("name", "on-day")], "two columns are read from 'on-day'"),
+        ([RenameField("id", "key")], "primary_key column id has several fields"),
+        ([IgnoreField("on-day")], "'on-day' ignored, from which column at is read"),
+        ([IgnoreField("c"), add("c", "int")], "'c' ignored, from which column c is read"),
+        ([add("c", "int"), IgnoreField("c")], "'c' ignored, from which column c is read"),
+    ],
+)
+def test_what_contradicts_the_table_is_refused(changes: list[TableChange], found: str) -> None:
+    with pytest.raises(BackfillError) as refused:
+        KNOWN.altered(changes, state="s")
+    assert refused.value.code == "TABLE_INVALID"
+    assert found in str(refused.value)
+
+
+def test_what_a_state_once_ignored_takes_no_column_but_further_names_to_ignore() -> None:
+    ignoring = BoundTable.first(TABLE, None)
+    with pytest.raises(BackfillError, match="COLUMN_WAS_IGNORED"):
+        ignoring.altered([add("c", "int")], state="s")
+    version = ignoring.altered([IgnoreField("c")], state="s")
+    assert version.ignored == {"c"}
+    assert version.ignored_all
+    assert BoundTable.from_binding(json.dumps(version.to_dict())) == version
+
+
+def test_changes_leave_a_table_of_partitions_its_vnodes() -> None:
+    table = declare(
+        {"name": "t", "columns": {"id": "int"}, "primary_key": ["id"], "distribution": "upstream"}
+    ).with_partitions(3)
+    assert altered(table, [add("c", "int")]).vnode_count == 3
+    assert altered(TABLE, [add("c", "int")]).vnode_count == TABLE.vnode_count
+
+
+def test_a_request_is_read_as_it_was_written() -> None:
+    changes = (add("c", {"type": "int", "fill": 0}), RenameField("old", "new"), IgnoreField("é"))
+    assert changes_from_json(json.loads(json.dumps(changes_to_json(changes)))) == changes
+    assert decode_suspended(encode_suspended("1", AlterAndTryAgain(changes))) == AlterAndTryAgain(changes)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {},
+        [],
+        ["add"],
+        [{}],
+        [{"add": {}}],
+        [{"add": {"a": "int", "b": "int"}}],
+        [{"add": {"a": 5}}],
+        [{"add": {"a": "int"}, "ignore": "b"}],
+        [{"rename": {"a": 5}}],
+        [{"rename": "a"}],
+        [{"ignore": None}],
+        [{"retire": "a"}],
+        [{"ignore": "a"}] * 101,
+    ],
+    ids=lambda raw: json.dumps(raw)[:40],
+)
+def test_what_is_no_change_is_refused(raw: object) -> None:
+    with pytest.raises(ValueError, match="change"):
+        changes_from_json(raw)
+    with pytest.raises(MalformedRequestError):
+        decode_suspended(json.dumps({"id": "1", "suspended": {"alter": raw}}).encode())
+
+
+@pytest.mark.parametrize("name", ["c", "it's", 'a "b"', "both ' and \"", "tab\t", "é", "a field 'x' that"])
+def test_a_new_field_is_found_in_the_text_of_its_error(name: str) -> None:
+    assert new_field_in(f"a value by schema 7: {new_field_text(name)}") == name
+    assert new_field_in("a field of no kind") is None
