@@ -19,7 +19,7 @@ import json
 from collections.abc import Sequence
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
+from deltalake import CommitProperties, DeltaTable, Field, PostCommitHookProperties, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
@@ -126,8 +126,7 @@ class Ledger:
         A commit of files leaves the table's schema as it is, and readers would never see them.
         Raises: CommitConflict, as `commit`.
         """
-        stored = {each.name for each in self._table.schema().fields}
-        missing = [each for each in Schema.from_arrow(self.schema).fields if each.name not in stored]
+        missing = self._missing_in(self._table)
         if not missing:
             return
         seen, note = self.version, self.note
@@ -141,12 +140,18 @@ class Ledger:
                 post_commithook_properties=_HOOKS,
             )
         except CommitFailedError as error:
-            raise self._conflict(seen) from error
+            newest = self.storage.delta(self.path)
+            if newest.version() != seen + 1 or self._missing_in(newest):
+                raise self._conflict(seen) from error
         self._table.update_incremental()
         if self.version != seen + 1:
             raise self._conflict(seen)
         self._noted = (self.version, note)
         self._sync_commits(self.version)
+
+    def _missing_in(self, table: DeltaTable) -> list[Field]:
+        stored = {each.name for each in table.schema().fields}
+        return [each for each in Schema.from_arrow(self.schema).fields if each.name not in stored]
 
     def files(self, bounds: Sequence[str] = ()) -> list[DataFile]:
         """The files of the version seen, with the bounds of the named columns."""

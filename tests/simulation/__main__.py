@@ -31,6 +31,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tests.simulation import handovers
+from tests.simulation.altering import alterations, play_growing
 from tests.simulation.canaries import CANARIES, DEATHS
 from tests.simulation.cases import Case, broken
 from tests.simulation.crashes import (
@@ -170,6 +171,14 @@ def _suspensions(piece: int) -> tuple[int, list[str]]:
     return _enumerate(piece, suspensions(ORDERS[piece]))
 
 
+def _alterations(piece: int) -> tuple[int, list[str]]:
+    return _enumerate(piece, alterations(ORDERS[piece]))
+
+
+def _grown_seeds(piece: range) -> tuple[int, list[str]]:
+    return len(piece), [failed(verdict) for verdict in map(play_growing, piece) if verdict.violations]
+
+
 def _suspended_seeds(piece: range) -> tuple[int, list[str]]:
     return len(piece), [failed(verdict) for verdict in map(play_suspended, piece) if verdict.violations]
 
@@ -218,6 +227,10 @@ def _enumerated() -> list[Part]:
         Part("power failures", _power_failures, orders),
         Part("older states, and lost ones", _restores, orders),
         Part("crashes while the table is suspended", _suspensions, orders),
+        Part("crashes while the table gets a column", _alterations, orders),
+        Part(
+            "seeds with tables that grow", _grown_seeds, [range(n, n + CHUNK) for n in range(0, 2_000, CHUNK)]
+        ),
         Part(
             "seeds with suspended tables",
             _suspended_seeds,

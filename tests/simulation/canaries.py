@@ -16,6 +16,7 @@ from pathlib import Path
 from state.journal import Journal
 from streaming.protocol.batches import Batches
 from streaming.protocol.recovery.forward import Forward
+from tests.simulation import broken_alterations as altered
 from tests.simulation import broken_barriers as barriers
 from tests.simulation import broken_disk as disk
 from tests.simulation import broken_driver as driver
@@ -27,6 +28,7 @@ from tests.simulation import broken_reading as reading
 from tests.simulation import broken_rescales as rescales
 from tests.simulation import broken_scan as scan
 from tests.simulation import broken_suspensions as suspended
+from tests.simulation.altering import Altering, alterations, growing
 from tests.simulation.broker import Broker
 from tests.simulation.cases import Case
 from tests.simulation.crashes import ORDERS, jobs_that_begin_or_end, play_on, twelve_epochs
@@ -74,6 +76,7 @@ class Canary:
         """What is wrong where nothing goes wrong: nothing, or the canary would be dead from the start."""
         setting = quiet_reading() if self.reading else twelve_epochs()
         setting = invalid_records() if issubclass(self.instance_type, Suspending) else setting
+        setting = growing() if issubclass(self.instance_type, Altering) else setting
         beginning = Durable.beginning(setting)
         return play_on(setting, ORDERS[0], beginning, instance_type=self.instance_type)[1]
 
@@ -99,6 +102,8 @@ class Canary:
             return power_failures(setting, ORDERS[0], self.instance_type)
         if self.crashes_of is not None:
             return crashes_of(self.crashes_of(), ORDERS[0], self.instance_type)
+        if issubclass(self.instance_type, Altering):
+            return alterations(ORDERS[0], self.instance_type)
         if issubclass(self.instance_type, Suspending):
             return suspensions(ORDERS[0], self.instance_type)
         return self._seeds()
@@ -154,6 +159,12 @@ _SUSPENDED: dict[str, type[Suspending]] = {
     ),
     "a repeated fault is counted anew": _suspending(suspension_type=suspended.CountsAnew),
     "an end that was asked for is found again": _suspending(suspension_type=suspended.EndsAgain),
+}
+
+_ALTERED: dict[str, type[Altering]] = {
+    "rows have the fill by when they were read": altered.FillsByTheSwitch,
+    "a version of the table is not in the journal": altered.KeepsTheVersionInMemory,
+    "Delta's schema is changed by a request alone": altered.AltersDeltaOnce,
 }
 
 _READING: dict[str, type[Instance]] = {
@@ -277,6 +288,7 @@ CANARIES = (
     Canary("power", "a torn commit stays", _breaking(storage=disk.LeavesTornCommits), power=True),
     *(Canary("reading", broken, how, reading=True) for broken, how in _READING.items()),
     *(Canary("suspended", broken, how) for broken, how in _SUSPENDED.items()),
+    *(Canary("altered", broken, how) for broken, how in _ALTERED.items()),
     Canary(
         "power", "chunks are not synced", _breaking(storage=reading.UnsyncedChunks), power=True, reading=True
     ),

@@ -19,10 +19,10 @@ from schemas.errors import CommitConflict
 from schemas.position import Key, order_key
 from schemas.records import Op, Row
 from schemas.table import TableSchema
-from state.columns import EPOCH, OFFSET, OP, PARTITION, VNODE
+from state.columns import EPOCH, OFFSET, OP, PARTITION, VNODE, base_schema, log_schema
 from state.replica import BASE_PATH, LOG_PATH, Replica, ReplicaFiles, write_log_file
 from state.storage import DataFile
-from tests.simulation.storage import Files
+from tests.simulation.storage import Files, with_columns
 
 if TYPE_CHECKING:
     from tests.simulation.instance import Instance
@@ -34,10 +34,11 @@ def rows_of(files: ReplicaFiles, memory: Files, table: TableSchema, *, upto: int
     """What base and log say that the table is as of a barrier."""
     rows: dict[Key, Row] = {}
     for file in (file for of_vnode in files.base.values() for file in of_vnode):
-        content = memory.contents[f"{BASE_PATH}/{file.path}"].select(list(table.column_names))
+        content = with_columns(memory.contents[f"{BASE_PATH}/{file.path}"], base_schema(table), table.fills)
+        content = content.select(list(table.column_names))
         for row in content.to_pylist():
             rows[table.key_of(tuple(row.values()))] = tuple(row.values())
-    changes = [change for change in changes_of(files, memory) if change[EPOCH] <= upto]
+    changes = [change for change in changes_of(files, memory, table) if change[EPOCH] <= upto]
     # Rows of a chunk come behind all changes of their keys that they hold.
     for change in sorted(changes, key=lambda change: (change[EPOCH], change[PARTITION], change[OFFSET])):
         row = tuple(change[name] for name in table.column_names)
@@ -47,11 +48,12 @@ def rows_of(files: ReplicaFiles, memory: Files, table: TableSchema, *, upto: int
     return rows
 
 
-def changes_of(files: ReplicaFiles, memory: Files) -> list[dict[str, Any]]:
+def changes_of(files: ReplicaFiles, memory: Files, table: TableSchema) -> list[dict[str, Any]]:
     """What the log has behind the base."""
     behind = pc.field(EPOCH) > files.compacted_epoch
     contents = (memory.contents[f"{LOG_PATH}/{file.path}"] for file in files.log)
-    return [change for content in contents for change in content.filter(behind).to_pylist()]
+    wide = (with_columns(content, log_schema(table), table.fills) for content in contents)
+    return [change for content in wide for change in content.filter(behind).to_pylist()]
 
 
 class Compactor:
@@ -122,21 +124,23 @@ class Compactor:
     def _write(self, vnode: int, rows: list[Row]) -> DataFile:
         table = self._instance.table
         schema = pa.schema([(column.name, column.type.arrow) for column in table.columns])
-        named = [dict(zip(table.column_names, row, strict=True)) for row in rows]
+        named = [dict(zip(table.column_names, row, strict=False)) for row in rows]
         file = self._instance.storage.write_parquet(
             BASE_PATH, pa.Table.from_pylist(named, schema=schema), stem=f"v{vnode}"
         )
         return replace(file, partition={VNODE: str(vnode)})
 
     def _merge(self) -> None:
-        storage, log = self._instance.storage, self._replica.log
+        storage, log, table = self._instance.storage, self._replica.log, self._instance.table
         """Beside a compaction only what begins behind it."""
         every = self._replica.files(self._replica.pin()).log
         files = [file for file in every if file.bounds[EPOCH][0] > self._compacting_to]
         if len(files) > 2:  # a large one stays alone, as ever: what is merged has a gap in the order of time
             files.remove(max(files, key=lambda file: file.rows))
         if len(files) > 1:
-            rows = storage.read_parquet(LOG_PATH, [file.path for file in files], log.schema)
+            rows = storage.read_parquet(
+                LOG_PATH, [file.path for file in files], log.schema, fills=table.fills
+            )
             rows = rows.sort_by([(VNODE, "ascending"), (OFFSET, "ascending")])
             merged = write_log_file(storage, rows, "merged")
             self._replica.replace_log_files(files, merged)

@@ -220,7 +220,7 @@ class Instance:
         refuse_rescale(known, new, batches.state.lanes, self.table, self.arrivals.changelog.count)
 
     def take_over(self, journal: Journal) -> Batches:
-        former = journal.take_over(self.process.name, json.dumps(self.table.to_dict()))
+        former = journal.take_over(self.process.name, self.bound())
         setup = BatchSetup(
             storage=self.storage,
             table=self.table,
@@ -246,8 +246,13 @@ class Instance:
         batches = self.batches_type(setup)
         if former is not None:
             self.fence(transactional_id(batches.replica), former.lanes)
+        batches.replica.add_missing_columns()
         batches.configure(self.start_pause.configured(self.jobs))
         return batches
+
+    def bound(self) -> str:
+        """The table, for the journal."""
+        return json.dumps(self.table.to_dict())
 
     @property
     def start_pause(self) -> StartPause:

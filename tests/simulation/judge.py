@@ -30,7 +30,7 @@ from state.journal import Journal
 from state.ledger import Ledger
 from state.progress_table import PATH as PROGRESS_PATH
 from state.progress_table import SCHEMA, ProgressTable
-from state.replica import Replica
+from state.replica import BASE_PATH, LOG_PATH, Replica
 from state.values.plan import JobPlan, JobState
 from state.values.progress import Completed, Progress
 from streaming.core.jobs import jobs_after
@@ -289,13 +289,16 @@ def _replica(world: World, last: int) -> Iterator[str]:
     replica = Replica(world.storage, table)
     if replica.log_epoch != last:
         yield f"the log ends with {replica.log_epoch}, the upstream with {last}"
+    for path in (BASE_PATH, LOG_PATH):
+        if lacking := set(table.column_names) - set(world.durable.files.tables[path][-1].columns):
+            yield f"{path} lacks {', '.join(lacking)}"
     files = replica.files(replica.pin())
     if not table.has_key:
         if files.base or files.log:
             yield f"rows without identity are kept: {files}"
         return
     memory = world.durable.files
-    changes = changes_of(files, memory)
+    changes = changes_of(files, memory, table)
     places = sorted((change[PARTITION], change[OFFSET]) for change in changes)
     wanted = list(_places(world, files.compacted_epoch))
     if changelog.timeline is not None:

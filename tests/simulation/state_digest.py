@@ -67,8 +67,11 @@ def _version(files: Files, path: str, number: int) -> str:
     version = files.tables[path][number]
     if version not in _TEXTS:
         rows = [files.contents[f"{path}/{name}"].to_pylist() for name in version.files]
-        content = [_plan(files, entry["plan"]) for (entry,) in rows] if path == JOURNAL_PATH else rows
-        _TEXTS[version] = repr((path, content, sorted(version.marks.items()), version.info))
+        content: list[Any] = rows
+        if path == JOURNAL_PATH:
+            content = [(entry["table"], _plan(files, entry["plan"])) for (entry,) in rows]
+        own = sorted(version.marks.items()), version.info, version.columns
+        _TEXTS[version] = repr((path, content, *own))
     return _TEXTS[version]
 
 

@@ -23,7 +23,7 @@ from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from deltalake.transaction import AddAction, CommitProperties, RemoveAction
 from pyarrow import fs
 
-from state.columns import NO_FILLS, Fills
+from state.columns import NO_FILLS, Fills, with_fills
 from state.ledger import LOG
 from state.storage import DataFile, Storage, corrupt
 from tests.simulation.scheduler import Scheduler
@@ -33,12 +33,13 @@ from tests.simulation.scheduler import Scheduler
 class Version:
     """Files by path, as `get_add_actions` tells them, the `txn` versions by application, and what the commit tells.
 
-    Itself and no other.
+    `columns` are those that the table has. Itself and no other.
     """
 
     files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     marks: Mapping[str, int] = field(default_factory=dict)
     info: Mapping[str, str] = field(default_factory=dict)
+    columns: tuple[str, ...] = ()
 
     @cached_property
     def actions(self) -> pa.Table:
@@ -207,7 +208,7 @@ class MemoryStorage(Storage):
         configuration: Mapping[str, str],
         partition_by: Sequence[str] = (),
     ) -> MemoryTable:
-        self.memory.tables[path] = [Version()]
+        self.memory.tables[path] = [Version(columns=tuple(schema.names))]
         return MemoryTable(self, path, None)
 
     def read_parquet(
@@ -223,7 +224,8 @@ class MemoryStorage(Storage):
         names = schema.names if columns is None else list(columns)
         if not files:
             return schema.empty_table().select(names)
-        rows = pa.concat_tables([self.memory.contents[f"{table_path}/{file}"] for file in files])
+        found = [self.memory.contents[f"{table_path}/{file}"] for file in files]
+        rows = pa.concat_tables([with_columns(each, schema, fills) for each in found])
         return (rows if wanted is None else rows.filter(wanted)).select(names)
 
     def write_parquet(
@@ -281,14 +283,46 @@ class MemoryTable:
         commit_properties: CommitProperties,
         post_commithook_properties: object,
     ) -> None:
+        self._commit(lambda last: _after(last, actions, commit_properties), commit_properties)
+
+    def schema(self) -> SimpleNamespace:
+        names = self._versions[self._seen].columns
+        return SimpleNamespace(fields=[SimpleNamespace(name=name) for name in names])
+
+    @property
+    def alter(self) -> SimpleNamespace:
+        """Its changes of the schema."""
+        return SimpleNamespace(add_columns=self._add_columns)
+
+    def _add_columns(
+        self,
+        fields: Sequence[Any],
+        *,
+        commit_properties: CommitProperties,
+        post_commithook_properties: object,
+    ) -> None:
+        added, info = tuple(each.name for each in fields), commit_properties.custom_metadata or {}
+        self._commit(
+            lambda last: replace(last, columns=(*last.columns, *added), info=info), commit_properties
+        )
+
+    def _commit(self, made: Callable[[Version], Version], properties: CommitProperties) -> None:
         scheduler = self._storage.scheduler
         scheduler.step(f"commit {self._path} on version {self._seen}")
-        if len(self._versions) != self._seen + 1 and commit_properties.max_commit_retries == 0:
+        if len(self._versions) != self._seen + 1 and properties.max_commit_retries == 0:
             raise CommitFailedError(f"version {self._seen + 1} is there")
         self._storage.memory.wrote(f"{self._path}/{LOG}/{self._seen + 1:020d}.json")
-        self._versions.append(_after(self._versions[-1], actions, commit_properties))
+        self._versions.append(made(self._versions[-1]))
         if scheduler.outcome(f"commit {self._path}", "answered", "answer lost") == "answer lost":
             raise CommitFailedError("a second try found the first one's commit")
+
+
+def with_columns(rows: pa.Table, schema: pa.Schema, fills: Fills) -> pa.Table:
+    """The rows of a file in these columns; those that it lacks as a reader fills them."""
+    names, own = schema.names, rows.column_names
+    for name in (name for name in names if name not in own):
+        rows = rows.append_column(schema.field(name), pa.nulls(rows.num_rows, schema.field(name).type))
+    return with_fills(rows.select(names), own, fills)
 
 
 def _after(

@@ -96,7 +96,7 @@ class Suspending(Instance):
             choices[self.scheduler.outcome("the operator", *names) if end.times == 1 else names[0]]
         )
 
-    def decision_on(self, end: LastEnd) -> TryAgain:
+    def decision_on(self, end: LastEnd) -> SuspendedAction:
         """The request that leaves the record out."""
         self.scheduler.step("the operator looks")
         assert end.fault is not None

@@ -1,0 +1,158 @@
+"""Records that get a further field, services that wait at the first one, and an operator who makes it a column.
+
+The file of every service is behind for good: it has the table of before. In the changelog, which the judge goes by,
+all rows have the column, with its fill where their records lack it.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from functools import cache
+
+import pyarrow as pa
+
+from schemas.errors import Code
+from schemas.job import JobDefinition
+from schemas.kinds.columns import new_field_text
+from schemas.kinds.table_changes import AddColumn
+from schemas.records import Add, Throttle
+from schemas.table import TableSchema, declare
+from state.columns import OFFSET, OP, PARTITION
+from state.journal import Journal
+from state.values.bound_table import BoundTable
+from state.values.last_end import LastEnd
+from streaming.lane.task import LaneTask
+from streaming.protocol.batches import Batches
+from streaming.source import decoded as columns
+from streaming.source.barriers.injecting.suspended_requests import AlterAndTryAgain, SuspendedAction
+from streaming.source.decoded import AFTER, BEFORE, ERROR
+from tests.kit.upstream import Upstream
+from tests.simulation.cases import Case
+from tests.simulation.changelog import Changelog
+from tests.simulation.fault_policies import Order
+from tests.simulation.histories import Verdict, played
+from tests.simulation.jobs import job_of, table_of
+from tests.simulation.redelivery import crashes_of
+from tests.simulation.suspending import EndsFirst, Suspending, TriesAgainFirst
+from tests.simulation.world import Setting
+
+VNODES = 2
+FILL = 7
+COLUMN = {"type": "int", "fill": FILL}
+ADDED = AddColumn("c", json.dumps(COLUMN))
+FIRST = table_of(VNODES)
+_DECLARED = FIRST.to_dict()
+WIDE = declare({**_DECLARED, "columns": {**_DECLARED["columns"], "c": COLUMN}})
+Place = tuple[int, int]
+
+
+class GrowingChangelog(Changelog):
+    """The records at these places have the field; to a reader of the first table each is a fault."""
+
+    def __init__(self, upstream: Upstream, with_c: frozenset[Place]) -> None:
+        super().__init__(upstream)
+        self.with_c = with_c
+
+    def lane_rows(self, task: LaneTask, lane: int) -> pa.RecordBatch:
+        rows = super().lane_rows(task, lane)
+        schema = columns.decoded_schema(task.table)
+        return pa.RecordBatch.from_pylist(
+            [self.read_by(task.table, row) for row in rows.to_pylist()], schema=schema
+        )
+
+    def read_by(self, table: TableSchema, row: dict[str, object]) -> dict[str, object]:
+        """A row as it is decoded for a table."""
+        if "c" in table.by_name or row[OP] is None:
+            return row
+        if (row[PARTITION], row[OFFSET]) in self.with_c:
+            found = {"code": Code.SCHEMA_WAITS, "found": new_field_text("c"), "expected": "no such field"}
+            return {**row, OP: None, BEFORE: None, AFTER: None, ERROR: found}
+        return {**row, **{half: _narrow(row[half]) for half in (BEFORE, AFTER)}}
+
+
+def _narrow(half: object) -> object:
+    return {name: value for name, value in half.items() if name != "c"} if isinstance(half, dict) else half
+
+
+class Altering(Suspending):
+    """Its operator makes the field a column, by a request that may come before or after any crash."""
+
+    def start(self) -> None:
+        self.table = FIRST
+        self.version = BoundTable.first(FIRST, ())
+        super().start()
+
+    def take_over(self, journal: Journal) -> Batches:
+        """With the table that the state has, and what was asked for since."""
+        known = journal.current
+        if known is not None:
+            self.version = BoundTable.from_binding(known.table)
+        version = self.version.declared(FIRST, (), state="s").altered(self.decisions.changes, state="s")
+        self.version, self.table = version, version.table
+        return super().take_over(journal)
+
+    def bound(self) -> str:
+        return json.dumps(self.version.to_dict())
+
+    def decision_on(self, end: LastEnd) -> SuspendedAction:
+        """The request that adds the column."""
+        self.scheduler.step("the operator looks")
+        assert end.fault is not None
+        assert end.fault.code is Code.SCHEMA_WAITS
+        return AlterAndTryAgain((ADDED,))
+
+
+def wide_job(name: str, rate_limit: int | None) -> JobDefinition:
+    """A job with all columns, of which a service with the first table knows nothing."""
+    return JobDefinition.declare(
+        {"name": name, "output": name, "output_partitions": 2, "rate_limit": rate_limit}, WIDE
+    )
+
+
+@cache
+def growing(seed: int = 0) -> Setting:
+    """A job of before that is under way; the field comes to one partition first, and some records never have it.
+
+    Then comes a job with all columns, which also reads rows that no record came for since. `seed` decides about keys,
+    values, and where the field is.
+    """
+    chance = random.Random(f"growing {seed}")
+    jobs = {"copy": job_of("copy", "copy", VNODES, rate_limit=2), "late": wide_job("late", 2)}
+    upstream, with_c = Upstream(WIDE, partitions=2), set[Place]()
+
+    def put(key: int, n: int, *, lacks: bool) -> None:
+        before = [len(each) for each in upstream.topic.partitions]
+        upstream.put((key, n, FILL if lacks else chance.choice([None, FILL, n])))
+        [number] = [p for p, each in enumerate(upstream.topic.partitions) if len(each) > before[p]]
+        if not lacks:
+            with_c.add((number, upstream.topic.partitions[number][-1].offset))
+
+    for key in range(6):
+        put(key, 0, lacks=True)
+    upstream.barrier(Add(jobs["copy"].to_json()))
+    for epoch in range(1, 6):
+        for key in chance.sample(range(8), 3):
+            put(key, epoch, lacks=epoch < 2 or chance.random() < 0.4)
+        if epoch == 2:
+            put(chance.randrange(6), 9, lacks=False)
+        upstream.barrier(Add(jobs["late"].to_json()) if epoch == 3 else None)
+    closing = (Throttle("late", None), Throttle("copy", None), None)
+    for last in closing:
+        upstream.barrier(last)
+    changelog = GrowingChangelog(upstream, frozenset(with_c))
+    return Setting(WIDE, changelog, (), jobs, lanes=(2,), compactions=True, closing=3, parks=False)
+
+
+def play_growing(seed: int, instance_type: type[Altering] = Altering) -> Verdict:
+    """A random history of a table that grows."""
+    return played(growing(seed), random.Random(f"growing {seed}"), seed, instance_type)
+
+
+def alterations(order: Order, instance_type: type[Altering] = Altering) -> Iterator[Case]:
+    """Each operator, without a crash and with one before each step."""
+    for by in (None, TriesAgainFirst, EndsFirst):
+        operator = instance_type if by is None else type(by.__name__, (by, instance_type), {})
+        for case in crashes_of(growing(), order, operator):
+            yield Case(f"{operator.__name__}, {case.where}", case.play)

@@ -1,0 +1,60 @@
+"""Tables that grow, and get one thing wrong: what rows of before have, and what outlives a crash."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+
+from state.columns import OFFSET, PARTITION
+from state.journal import Journal
+from state.replica import Replica
+from state.values.bound_table import BoundTable
+from streaming.lane.task import LaneTask
+from streaming.protocol.batches import Batches
+from streaming.source.decoded import AFTER, BEFORE
+from tests.simulation.altering import FIRST, Altering, GrowingChangelog
+
+
+class FillsByTheSwitch(Altering):
+    """A process that finds the column in its table takes what a record lacks for null."""
+
+    def take_over(self, journal: Journal) -> Batches:
+        known = journal.current
+        self.grew = known is None or "c" not in BoundTable.from_binding(known.table).table.by_name
+        return super().take_over(journal)
+
+    def lane_rows(self, task: LaneTask, lane: int) -> pa.RecordBatch:
+        rows, changelog = super().lane_rows(task, lane), self.arrivals.changelog
+        assert isinstance(changelog, GrowingChangelog)
+        if "c" not in task.table.by_name or self.grew:
+            return rows
+        found = rows.to_pylist()
+        for row in found:
+            if (row[PARTITION], row[OFFSET]) not in changelog.with_c:
+                row.update({half: row[half] and {**row[half], "c": None} for half in (BEFORE, AFTER)})
+        return pa.RecordBatch.from_pylist(found, schema=rows.schema)
+
+
+class KeepsTheVersionInMemory(Altering):
+    """The journal has the table of the file."""
+
+    def bound(self) -> str:
+        return json.dumps(BoundTable.first(FIRST, ()).to_dict())
+
+
+class _LeavesDeltaAsItWas(Replica):
+    def add_missing_columns(self) -> None:
+        """Nothing: files of the log have the column, and the table's schema has not."""
+
+
+class _Unaltered(Batches):
+    replica_type = _LeavesDeltaAsItWas
+
+
+class AltersDeltaOnce(Altering):
+    """Only the process that was asked changes Delta's tables."""
+
+    def take_over(self, journal: Journal) -> Batches:
+        self.batches_type = Batches if self.decisions.changes else _Unaltered
+        return super().take_over(journal)

@@ -1,0 +1,60 @@
+"""A table gets a column while it is suspended, over crashes, rivals and random faults; its file stays behind."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import pytest
+
+from tests.simulation.altering import Altering, alterations, growing, play_growing
+from tests.simulation.cases import broken
+from tests.simulation.crashes import ORDERS, play_on
+from tests.simulation.fault_policies import NoFaults
+from tests.simulation.judge import violations
+from tests.simulation.world import Durable, World
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_each_table_waits_once_and_goes_on_with_the_column(seed: int) -> None:
+    setting = growing(seed)
+    world, wrong = play_on(setting, ORDERS[seed], Durable.beginning(setting), instance_type=Altering)
+    assert not wrong, wrong
+    [instance] = world.instances
+    assert isinstance(instance, Altering)
+    assert [end.times for end in instance.ends] == [1]
+    assert instance.table.column_names == ("id", "n", "c")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("order", [2, 3])
+def test_the_law_holds_after_a_crash_before_many_a_step(order: int) -> None:
+    count, found = broken(islice(alterations(ORDERS[order]), order, None, 17))  # `make simulate` plays all
+    assert not found, "\n".join(found)
+    assert count > 15
+
+
+@pytest.mark.slow
+def test_the_law_holds_in_random_histories() -> None:
+    verdicts = [play_growing(seed) for seed in range(60)]
+    assert not [(each.seed, each.violations[0]) for each in verdicts if each.violations]
+
+
+@pytest.mark.slow
+def test_a_rival_takes_over_before_and_behind_the_switch() -> None:
+    found, moments = list[str](), set[bool]()
+    for stop in range(1, 300, 17):
+        world = World(growing(), NoFaults(), instance_type=Altering)
+        try:
+            first = world.start()
+            while first.process.steps < stop and world.scheduler.turn():
+                pass
+            if not first.process.alive:
+                break
+            moments.add("c" in first.table.by_name)
+            world.start()
+            world.settle()
+            found += [f"after {stop} steps: {each}" for each in violations(world)[:1]]
+        finally:
+            world.scheduler.end()
+    assert not found, "\n".join(found)
+    assert moments == {False, True}
