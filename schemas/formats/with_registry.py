@@ -34,10 +34,11 @@ class RegistryFormat(UpstreamFormat):
         ),
     ] = "refuse"
     on_new_column: Annotated[
-        Literal["ignore", "wait"],
+        Literal["ignore", "wait", "add"],
         Field(
-            description="what becomes of a field that is no column: `ignore`; or `wait`, the table is suspended "
-            "(SCHEMA_WAITS) until the column is [declared](operations.md#when-columns-change) or ignored by name."
+            description="what becomes of a field that is no column: `ignore`; `wait`, the table is suspended "
+            "(SCHEMA_WAITS) until it is a [column](operations.md#when-columns-change) or ignored by name; or `add`, it "
+            "becomes a column by the schema of its record, and waits without one."
         ),
     ] = "ignore"
     ignored_columns: Annotated[

@@ -50,7 +50,7 @@ def described(schema: Mapping[str, Any], image: str | None = None) -> list[Field
     fields: Sequence[Mapping[str, Any]] = schema["fields"]
     if image is not None:
         fields = next(each["fields"] for each in fields if each.get("field") == image)
-    return [_connect_field(each) for each in fields]
+    return [connect_field(each) for each in fields]
 
 
 def decimal_kind(precision: int, scale: int) -> str:
@@ -68,7 +68,8 @@ def _number(text: object, otherwise: int) -> int:
         return otherwise
 
 
-def _connect_field(schema: Mapping[str, Any]) -> Field:
+def connect_field(schema: Mapping[str, Any]) -> Field:
+    """A field of a struct in Connect's schema."""
     made = Field(schema["field"])
     meaning, kind = schema.get("name", ""), schema.get("type", "")
     parameters = schema.get("parameters") or {}
@@ -86,7 +87,7 @@ def _connect_field(schema: Mapping[str, Any]) -> Field:
     elif kind in _CONNECT_TYPES:
         made.kind = _CONNECT_TYPES[kind]
     else:
-        made.kind = "string"
+        made.kind, made.is_nested = "string", True
         made.notes.append(f"{kind}, taken as its JSON text")
     return made
 
@@ -122,7 +123,7 @@ def is_event(schema: Schema) -> bool:
 def rows_of(schema: Schema) -> Sequence[Field]:
     """The fields of a record, or of the row in an event."""
     row = _row_of(schema, "after") if is_event(schema) else schema
-    return [_avro_field(name, kind) for name, kind in _fields(row).items()]
+    return [registered_field(name, kind) for name, kind in _fields(row).items()]
 
 
 def _fields(schema: Schema) -> dict[str, Schema]:
@@ -136,13 +137,15 @@ def _row_of(schema: Schema, name: str) -> Schema | None:
     return dict(kinds[0]) if len(kinds) == 1 and kinds[0]["type"] == "record" else None
 
 
-def _avro_field(name: str, schema: Schema) -> Field:
+def registered_field(name: str, schema: Schema) -> Field:
+    """A field of a record in Avro."""
     made, kinds = Field(name), branches_of(schema)
     kind = kinds[0] if len(kinds) == 1 else {"type": "a choice of types" if kinds else "null"}
     try:
         avro, logical = kind["type"], meaning(kind)
         scale = decimal_scale(kind) if logical == "decimal" else 0
     except MisfitError:
+        made.is_nested = True
         return made  # no column can be read from it
     if logical == "decimal":
         made.kind = decimal_kind(int(kind.get("precision", _DIGITS)), scale)
@@ -153,4 +156,5 @@ def _avro_field(name: str, schema: Schema) -> Field:
         made.kind = _TEXTS[kind["connect.name"]]
     else:
         made.kind = _AVRO_MEANINGS.get((avro, logical or ""), _AVRO_TYPES.get(avro, ""))
+        made.is_nested = not made.kind
     return made

@@ -70,6 +70,8 @@ class Field:
     """The unit in which its numbers would be times of this century."""
     has_negative: bool = False
     """True if some of its numbers are negative."""
+    is_nested: bool = False
+    """True if its schema has no single value for a column, as a list or a record."""
 
 
 def fields_of(rows: Iterable[Mapping[str, Any]]) -> list[Field]:

@@ -6,6 +6,7 @@ valid, so a plan without the records that others found changes nothing for them.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -62,7 +63,7 @@ class BadRecords:
         named = {record: fault for record, fault in others.items() if record in self._named}
         unnamed = [fault for record, fault in others.items() if record not in named]
         if unnamed and not named:
-            raise self._error(unnamed[0])
+            raise self._error(_first(plan, unnamed))
         for record, fault in named.items():
             log.warning("record_left_out", where=self._where(*record), code=fault.code)
         if unnamed:
@@ -96,6 +97,18 @@ class BadRecords:
 
     def _where(self, partition: int, offset: int) -> str:
         return f"{self.topic}-{partition}@{offset}"
+
+
+def _first(plan: BatchPlan, faults: Sequence[Fault]) -> Fault:
+    """The fault to tell. Of new fields that of the first interval, for it may decide about a column."""
+    if faults[0].code is not Code.SCHEMA_WAITS:
+        return faults[0]
+
+    def interval(fault: Fault) -> int:
+        ends = [barrier.ends[fault.partition] for barrier in plan.barriers]
+        return bisect_right(ends, fault.offset)
+
+    return min((fault for fault in faults if fault.code is Code.SCHEMA_WAITS), key=interval)
 
 
 def _id(fault: Fault) -> RecordId:

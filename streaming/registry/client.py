@@ -25,6 +25,7 @@ WAIT_S = 5.0
 """For one answer."""
 _RETRIES, _PAUSE_MS = 2, 300
 _SUBJECT_UNKNOWN, _VERSION_UNKNOWN, _SCHEMA_UNKNOWN, _INCOMPATIBLE = 40401, 40402, 40403, 409
+_UNSUPPORTED = 404
 _MAY_PASS = frozenset({408, 429, 500, 502, 503, 504})
 _MOST_REFERENCES = 100
 
@@ -86,6 +87,23 @@ class Registry:
             if newest.schema_id is not None and newest.schema is not None:
                 found.append(self._written(newest.schema_id, newest.schema))
         return found[0] if found else None
+
+    def versions(self, schema_id: int, subject: str) -> Iterator[WriterSchema]:
+        """The versions of the subject that a schema belongs to, oldest first; `subject` where it belongs to several.
+
+        None where the registry does not tell subjects by schemas, and has no such `subject`. Raises: as `schema`.
+        """
+        with self._translated(f"schema {schema_id}", _SCHEMA_UNKNOWN, _UNSUPPORTED) as found:
+            found.extend(self._client.get_subjects_by_schema_id(schema_id))
+        subject = subject if subject in found or not found else sorted(found)[0]
+        with self._translated(f"subject {subject}", _SUBJECT_UNKNOWN) as numbers:
+            numbers.extend(self._client.get_versions(subject))
+        for number in sorted(numbers):
+            with self._translated(f"subject {subject}", _SUBJECT_UNKNOWN, _VERSION_UNKNOWN) as one:
+                version = self._client.get_version(subject, number)
+                if version.schema_id is not None and version.schema is not None:
+                    one.append(self._written(version.schema_id, version.schema))
+            yield from one
 
     def is_compatible(self, subject: str, text: str) -> bool | None:
         """True if an Avro schema may be registered under a subject, None where that has none. Raises: as `schema`."""

@@ -10,8 +10,8 @@ Start-up is a fixed order, for each step protects the next:
     5  catch up    run the batches of barriers behind the last batch that are there already
     6  stream      from there on
 
-A fault of the table suspends it (`suspended`): the process stays, and a request leads on to step 1. Any other lasting
-error ends it. Either way the journal has how it ended. Spark comes up meanwhile; the first step that needs it waits.
+A fault of the table suspends it (`suspended`): the process stays, and a request leads on to step 1; so does a new field
+that becomes a column. Any other lasting error ends it. Either way the journal has how it ended.
 """
 
 from __future__ import annotations
@@ -78,14 +78,13 @@ log = structlog.get_logger()
 class Service:
     """One run of the service. `run` returns when it was stopped, or when every job is complete (`exit_when_complete`).
 
-    `on_batch` is called after each batch from the stream's thread, and must be quick. `on_serving` is called by the
-    thread of `run` when start-up is over, again after trouble that passed: from then on an exception in that thread
-    would leave a batch half done, and `stop` is the way to end. `on_part` is called after each part of a long interval,
-    `on_copied` after parts of the table that the state starts from. `on_trouble` gets what interrupted it or
-    suspended the table. `observers` get reports and troubles before that. `take_over`: from a successor that lives,
-    too, with `refuses_living` only from a dead owner (`presence`). `accept_log_reset`: once for each log and partition.
-    `paused`: nothing is read for jobs until they are resumed.
-    `spark` waits for the session; what comes before a start needs it is done meanwhile.
+    `on_batch` is called after each batch from the stream's thread, and must be quick; `on_part` after each part of a
+    long interval, `on_copied` after parts of the table that the state starts from. `on_serving` is called by the thread
+    of `run` when start-up is over: from then on an exception in that thread would leave a batch half done, and `stop`
+    is the way to end. `on_trouble` gets what interrupted it or suspended the table; `observers` get all before.
+    `take_over`: from a successor that lives, too, with `refuses_living` only from a dead owner (`presence`).
+    `accept_log_reset`: once for each log and partition. `paused`: nothing is read for jobs until they are resumed.
+    `spark` waits for the session.
     """
 
     config: ServiceConfig
@@ -120,10 +119,9 @@ class Service:
     @cached_property
     def vitals(self) -> Vitals:
         """The service's health; may be used before `run`."""
-        config = self.config
-        late_s = late_after_s(config.barrier_interval_ms) if self.late_s is None else self.late_s
-        injects = config.barriers.injects
-        return Vitals(config.upstream, config.barrier_interval_ms, late_s=late_s, injects=injects)
+        config, every_ms = self.config, self.config.barrier_interval_ms
+        late_s = late_after_s(every_ms) if self.late_s is None else self.late_s
+        return Vitals(config.upstream, every_ms, late_s=late_s, injects=config.barriers.injects)
 
     @cached_property
     def decisions(self) -> Decisions:
@@ -136,8 +134,10 @@ class Service:
     def _faults(self) -> TableFaults:
         suspends = self.config.on_table_fault == "suspend" and not self.exit_when_complete
         suspension = Suspension(KafkaRequests(self.kafka, self.config.topics.control), self.owner)
-        known = lambda: self.config  # noqa: E731
-        return TableFaults(suspends, suspension, self.decisions, self.vitals, self.owner, self._stop, known)
+        vitals, stop = self.vitals, self._stop
+        return TableFaults(
+            suspends, suspension, self.decisions, vitals, self.owner, stop, lambda: self.config
+        )
 
     def stop(self) -> None:
         """End the running service after the open batch. Safe from signal handlers and other threads."""
@@ -154,8 +154,7 @@ class Service:
         restart_policy = RestartPolicy(
             answers, self._stop, registry_answers=registry.is_reachable, limit_s=self.trouble_limit_s
         )
-        limit_s = self.config.batch_timeout_ms / 1_000
-        watch = SparkWatch(self.spark, self.vitals, limit_s)
+        watch = SparkWatch(self.spark, self.vitals, self.config.batch_timeout_ms / 1_000)
         with self._faults.end_written(), self._signs_of_life, watch.running():
             while self._goes_on(restart_policy):
                 pass
@@ -184,7 +183,6 @@ class Service:
         self.on_trouble(problem)
 
     def _run_once(self, restart_policy: RestartPolicy) -> bool:
-        # Step 1: topics.
         self.vitals.begins("checking the topics")
         config = self.decisions.applied_to(self.config)
         startup = Startup.of(config, self.kafka, self.spark, self.decisions, self.owner, rebuild=self.rebuild)
@@ -219,7 +217,11 @@ class Service:
             try:
                 self._run_watched(startup, owned, restart_policy, guard)
             except BackfillError as fault:
-                if restart_policy.may_pass(fault) or not self._faults.suspends(fault):
+                if restart_policy.may_pass(fault):
+                    raise
+                if self._faults.is_altered_by(fault, self.kafka):
+                    return not self._stop.is_set()
+                if not self._faults.suspends(fault):
                     raise
                 Observers(self.observers).starts_from(owned.batches.state_at_barrier)
                 self._report_trouble(fault)
@@ -304,8 +306,7 @@ class Service:
             watch.next_offsets = batches.next_offsets
             self.barriers = barriers
             micro_batches = MicroBatches(barriers, batches, compactor, on_batch)
-            root = rows_root(self.config.rows_folder)
-            sweep_rows(root)
+            sweep_rows(root := rows_root(self.config.rows_folder))
             self.vitals.rows_folder = root / rows_name(transactional_id(batches.replica))
             self.vitals.attach(barriers, micro_batches, compactor, owned.reads, keeping)
             self.vitals.catches_up(known, batches.next_offsets())

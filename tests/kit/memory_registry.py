@@ -68,6 +68,11 @@ class MemoryRegistry:
         path = path.partition("?")[0]
         if found := re.fullmatch(r"/schemas/ids/(\d+)", path):
             return self.by_id(int(found[1]))
+        if found := re.fullmatch(r"/schemas/ids/(\d+)/subjects", path):
+            return 200, [name for name, ids in self.subjects.items() if int(found[1]) in ids]
+        if (found := re.fullmatch(rf"/subjects/{_SUBJECT}/versions", path)) and method == "GET":
+            numbers = self.subjects.get(found[1], [])
+            return 200, list(range(1, len(numbers) + 1))
         if found := re.fullmatch(rf"/subjects/{_SUBJECT}/versions/(latest|\d+)", path):
             return self._version(found[1], found[2])
         if (found := re.fullmatch(rf"/subjects/{_SUBJECT}/versions", path)) and method == "POST":

@@ -20,6 +20,7 @@ from schemas.formats.debezium import DebeziumFormat
 from schemas.formats.names.rows import row_names
 from schemas.formats.names.seen import SeenNames
 from schemas.formats.protocol import UpstreamFormat
+from schemas.formats.with_registry import RegistryFormat
 from schemas.records import BARRIER_HEADER, RecordId
 from schemas.settings.config import ServiceConfig
 from state.columns import PARTITION
@@ -140,7 +141,9 @@ def _judge(decoder: RecordDecoder, records: Records, found: FirstRecords, config
     format_, table = decoder.format, decoder.table
     batch = decoder.decoded(records, RecordVnodes(format_, table).of(records).numbers)
     changes = unplanned_changes(batch, table)
-    found.faults += find_faults(changes, table, config.limits.record_bytes, format_)
+    faults = find_faults(changes, table, config.limits.record_bytes, format_)
+    adds = isinstance(format_, RegistryFormat) and format_.on_new_column == "add"
+    found.faults += [fault for fault in faults if not (adds and fault.code is Code.SCHEMA_WAITS)]
     if found.logs is not None:
         _add_positions(batch, found.logs)
 

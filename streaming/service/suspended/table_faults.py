@@ -15,10 +15,12 @@ from state.journal import Journal
 from state.storage import Storage, now_ms
 from state.values.last_end import EndKind, FaultReport, LastEnd
 from streaming.control.known_table import version_of
+from streaming.kafka.clients import KafkaSettings
 from streaming.protocol.batches import Batches
 from streaming.runtime.sign_of_life import is_recent, last_seen_ms
 from streaming.runtime.signals import Stopped
 from streaming.service.events import EventKind, ServiceEvent
+from streaming.service.new_columns import NewColumns
 from streaming.service.suspended.decisions import Decisions
 from streaming.service.suspended.suspension import Suspension, is_table_fault
 from streaming.service.vitals import Vitals
@@ -79,6 +81,17 @@ class TableFaults:
         self._write(journal, end)
         self.vitals.last_end = end
         events.note_end(end)
+
+    def is_altered_by(self, fault: BackfillError, kafka: KafkaSettings) -> bool:
+        """True for a new field that the table takes as a column by itself: the same batch is tried with it.
+
+        Raises: EnvironmentProblem when the broker or the registry does not answer.
+        """
+        if self._state is None:
+            return False
+        changes = NewColumns(self.config(), kafka).changes(fault, self._state[0].current)
+        self.decisions.changes += changes
+        return bool(changes)
 
     def suspends(self, error: BackfillError) -> bool:
         """True for an error that suspends the table."""
