@@ -13,7 +13,7 @@ from functools import cache
 
 import pyarrow as pa
 
-from schemas.errors import Code
+from schemas.errors import Code, InputError
 from schemas.job import JobDefinition
 from schemas.kinds.columns import new_field_text
 from schemas.kinds.table_changes import AddColumn
@@ -104,6 +104,16 @@ class Altering(Suspending):
         return AlterAndTryAgain((ADDED,))
 
 
+class AddsItself(Altering):
+    """Takes the field as a column without being asked, as by the schema of its record."""
+
+    def ends_by(self, fault: InputError, journal: Journal) -> bool:
+        assert fault.code is Code.SCHEMA_WAITS
+        self.scheduler.step("look at the record")
+        self.decisions.changes += (ADDED,)
+        return False
+
+
 def wide_job(name: str, rate_limit: int | None) -> JobDefinition:
     """A job with all columns, of which a service with the first table knows nothing."""
     return JobDefinition.declare(
@@ -146,13 +156,14 @@ def growing(seed: int = 0) -> Setting:
 
 
 def play_growing(seed: int, instance_type: type[Altering] = Altering) -> Verdict:
-    """A random history of a table that grows."""
-    return played(growing(seed), random.Random(f"growing {seed}"), seed, instance_type)
+    """A random history of a table that grows; of every second one by itself."""
+    operator = type("AddsItself", (AddsItself, instance_type), {}) if seed % 2 else instance_type
+    return played(growing(seed), random.Random(f"growing {seed}"), seed, operator)
 
 
 def alterations(order: Order, instance_type: type[Altering] = Altering) -> Iterator[Case]:
     """Each operator, without a crash and with one before each step."""
-    for by in (None, TriesAgainFirst, EndsFirst):
+    for by in (None, TriesAgainFirst, EndsFirst, AddsItself):
         operator = instance_type if by is None else type(by.__name__, (by, instance_type), {})
         for case in crashes_of(growing(), order, operator):
             yield Case(f"{operator.__name__}, {case.where}", case.play)
