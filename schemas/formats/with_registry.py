@@ -37,8 +37,8 @@ class RegistryFormat(UpstreamFormat):
         Literal["ignore", "wait", "add"],
         Field(
             description="what becomes of a field that is no column: `ignore`; `wait`, the table is suspended "
-            "(SCHEMA_WAITS) until it is a [column](operations.md#when-columns-change) or ignored by name; or `add`, it "
-            "becomes a column by the schema of its record, and waits without one."
+            "(SCHEMA_WAITS) until it is one or ignored by name; or `add`, it "
+            "[becomes a column](operations.md#when-columns-change) by the schema of its record."
         ),
     ] = "ignore"
     ignored_columns: Annotated[

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from schemas.errors import ConfigError
+from schemas.errors import ConfigError, InputError
+from state.journal import Journal
 from streaming.protocol.batches import Batches
 from streaming.protocol.report import BatchReport
 from tests.scenarios.database import ScriptedReader
@@ -14,6 +15,7 @@ from tests.scenarios.places import step_of
 from tests.scenarios.script import Block, Command, ScriptError
 from tests.scenarios.shown import Shown
 from tests.scenarios.statements import writer_for
+from tests.simulation.altering import AddsItself
 from tests.simulation.instance import Instance
 from tests.simulation.judge import violations
 from tests.simulation.storage import Files
@@ -42,6 +44,14 @@ class Observed(Instance):
             raise
 
 
+class ObservedGrowing(Observed, AddsItself):
+    """Tells when its table grows."""
+
+    def ends_by(self, fault: InputError, journal: Journal) -> bool:
+        self.refused += (f"{fault.code} at {fault.where}: c becomes a column",)
+        return super().ends_by(fault, journal)
+
+
 class Player:
     """One scenario, to be played once."""
 
@@ -51,7 +61,8 @@ class Player:
         self._writer = writer_for(commands)
         self._writer.write(commands)
         self._incidents = Incidents()
-        self._world = World(self._writer.setting(), self._incidents, instance_type=Observed)
+        kind = Observed if self._writer.with_c is None else ObservedGrowing
+        self._world = World(self._writer.setting(), self._incidents, instance_type=kind)
         self._shown = Shown(self._writer.keys)
         self._written = 0
         self._backup: Files | None = None

@@ -21,6 +21,7 @@ from tests.kit.tables import vnode_of
 from tests.kit.upstream import Upstream
 from tests.scenarios.keys import KEYLESS, MOST_VNODES, Keys, by_partition, table_of
 from tests.scenarios.script import Command, ScriptError
+from tests.simulation.altering import FILL, GrowingChangelog, narrowed, widened
 from tests.simulation.beside import BesideChangelog
 from tests.simulation.changelog import Changelog
 from tests.simulation.connector import ConnectorUpstream, FromConnector, WholeFromConnector
@@ -72,6 +73,8 @@ class Writer:
         self._limits = Limits()
         self._changelog: type[Changelog] = Changelog
         self._format: UpstreamFormat = DEFAULT
+        self.with_c: set[tuple[int, int]] | None = None
+        """The records that have the field `c`, of a table that grows."""
         self._initial: MemorySource | None = None
         self.moments: dict[int, int] = {}
         """At which moment the database is behind a line, where the table is read from one."""
@@ -105,9 +108,11 @@ class Writer:
             self.upstream.barrier(self._mutation)
         for last in self._closing():
             self.upstream.barrier(last)
-        changelog = self._changelog(
-            self.upstream, frozenset(self._faulty), self._format, initial=self._initial
-        )
+        if self.with_c is not None:
+            changelog: Changelog = GrowingChangelog(self.upstream, frozenset(self.with_c))
+        else:
+            faulty = frozenset(self._faulty)
+            changelog = self._changelog(self.upstream, faulty, self._format, initial=self._initial)
         return Setting(
             self.table,
             changelog,
@@ -117,6 +122,7 @@ class Writer:
             compactions=True,
             closing=len(changelog.barriers[0]),
             limits=self._limits,
+            parks=self.with_c is None,
         )
 
     def _closing(self) -> Sequence[Mutation | None]:
@@ -130,9 +136,10 @@ class Writer:
 
         By default barriers are in the data, changes have their rows before, and no connector writes them. One sends a
         tombstone behind each delete, and leaves `v` out of an update that does not change it, unless images are full.
-        With `images=rows` the table has no key: see `append`. With `distribution=upstream` a vnode is a partition.
+        With `images=rows` the table has no key: see `append`. With `distribution=upstream` a vnode is a partition. With
+        `grows=yes` records may have a field `c`, which is a column from the first one on.
         """
-        command.expect(1, "vnodes", "partitions", "barriers", "images", "connector", "distribution")
+        command.expect(1, "vnodes", "partitions", "barriers", "images", "connector", "distribution", "grows")
         is_connector = command.options.get("connector") == "yes"
         kinds = _OF_CONNECTORS if is_connector else _OF_OTHERS
         self._format = kinds[command.options.get("images", "full")]
@@ -142,6 +149,9 @@ class Writer:
         partitions = command.number("partitions", 1)
         is_by_partition = command.options.get("distribution") == "upstream"
         table = self._table(command, partitions if is_by_partition else command.number("vnodes", 2))
+        if command.options.get("grows") == "yes":
+            self._upstream, self.with_c = Upstream(widened(table), partitions), set()
+            return
         if is_by_partition:
             self._upstream = PartitionedUpstream(table)
             return
@@ -195,7 +205,9 @@ class Writer:
         declared["paused"] = given.get("paused") == "yes"
         if not self.table.has_key:
             declared |= {"format": "append", "barrier_topic": declared["output"]}
-        job = JobDefinition.declare(declared, self.table)
+        # The file of a table that grows stays behind.
+        is_behind = self.with_c is not None and command.name == "job"
+        job = JobDefinition.declare(declared, narrowed(self.table) if is_behind else self.table)
         self._jobs.setdefault(job.output, job)
         return job
 
@@ -221,7 +233,7 @@ class Writer:
         return None if command.words[1] == "-" else command.words[1].encode()
 
     def do_insert(self, command: Command) -> None:
-        """`insert a1 x`."""
+        """`insert a1 x`, and `c=5` where the record has that field."""
         self._put(command, present=False)
 
     def do_update(self, command: Command) -> None:
@@ -268,9 +280,17 @@ class Writer:
         self._faulty.append((number, topic.partitions[number][-1].offset))
 
     def _put(self, command: Command, *, present: bool) -> None:
-        command.expect(3)
+        command.expect(3, *([] if self.with_c is None else ["c"]))
         value = None if command.words[2] == "null" else command.words[2]
-        self.upstream.put((self._id(command, present=present), value))
+        key = self._id(command, present=present)
+        if self.with_c is None:
+            self.upstream.put((key, value))
+            return
+        has_c, c = "c" in command.options, command.options.get("c")
+        self.upstream.put((key, value, FILL if c is None else None if c == "null" else int(c)))
+        if has_c:
+            number = self.upstream.home((key,))
+            self.with_c.add((number, self.upstream.topic.partitions[number][-1].offset))
 
     def _id(self, command: Command, *, present: bool, word: int = 1) -> int:
         name, id_ = command.words[word], self._named(command, word)

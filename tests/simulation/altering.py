@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 
 import pyarrow as pa
@@ -16,9 +17,9 @@ import pyarrow as pa
 from schemas.errors import Code, InputError
 from schemas.job import JobDefinition
 from schemas.kinds.columns import new_field_text
-from schemas.kinds.table_changes import AddColumn
+from schemas.kinds.table_changes import AddColumn, altered
 from schemas.records import Add, Throttle
-from schemas.table import TableSchema, declare
+from schemas.table import TableSchema
 from state.columns import OFFSET, OP, PARTITION
 from state.journal import Journal
 from state.values.bound_table import BoundTable
@@ -40,12 +41,22 @@ from tests.simulation.world import Setting
 
 VNODES = 2
 FILL = 7
-COLUMN = {"type": "int", "fill": FILL}
-ADDED = AddColumn("c", json.dumps(COLUMN))
-FIRST = table_of(VNODES)
-_DECLARED = FIRST.to_dict()
-WIDE = declare({**_DECLARED, "columns": {**_DECLARED["columns"], "c": COLUMN}})
+_COLUMN = {"type": "int", "fill": FILL}
+_ADDED = AddColumn("c", json.dumps(_COLUMN))
 Place = tuple[int, int]
+
+
+def widened(table: TableSchema) -> TableSchema:
+    """The table with the further column `c`."""
+    return altered(table, [_ADDED])
+
+
+def narrowed(table: TableSchema) -> TableSchema:
+    """The table of before."""
+    return replace(table, columns=table.columns[:-1])
+
+
+WIDE = widened(table_of(VNODES))
 
 
 class GrowingChangelog(Changelog):
@@ -80,8 +91,8 @@ class Altering(Suspending):
     """Its operator makes the field a column, by a request that may come before or after any crash."""
 
     def start(self) -> None:
-        self.table = FIRST
-        self.version = BoundTable.first(FIRST, ())
+        self.file_table = self.table = narrowed(self.table)
+        self.version = BoundTable.first(self.table, ())
         super().start()
 
     def take_over(self, journal: Journal) -> Batches:
@@ -89,7 +100,8 @@ class Altering(Suspending):
         known = journal.current
         if known is not None:
             self.version = BoundTable.from_binding(known.table)
-        version = self.version.declared(FIRST, (), state="s").altered(self.decisions.changes, state="s")
+        version = self.version.declared(self.file_table, (), state="s")
+        version = version.altered(self.decisions.changes, state="s")
         self.version, self.table = version, version.table
         return super().take_over(journal)
 
@@ -101,7 +113,7 @@ class Altering(Suspending):
         self.scheduler.step("the operator looks")
         assert end.fault is not None
         assert end.fault.code is Code.SCHEMA_WAITS
-        return AlterAndTryAgain((ADDED,))
+        return AlterAndTryAgain((_ADDED,))
 
 
 class AddsItself(Altering):
@@ -110,7 +122,7 @@ class AddsItself(Altering):
     def ends_by(self, fault: InputError, journal: Journal) -> bool:
         assert fault.code is Code.SCHEMA_WAITS
         self.scheduler.step("look at the record")
-        self.decisions.changes += (ADDED,)
+        self.decisions.changes += (_ADDED,)
         return False
 
 

@@ -13,7 +13,7 @@ from state.values.bound_table import BoundTable
 from streaming.lane.task import LaneTask
 from streaming.protocol.batches import Batches
 from streaming.source.decoded import AFTER, BEFORE
-from tests.simulation.altering import FIRST, Altering, GrowingChangelog
+from tests.simulation.altering import Altering, GrowingChangelog
 
 
 class FillsByTheSwitch(Altering):
@@ -40,7 +40,7 @@ class KeepsTheVersionInMemory(Altering):
     """The journal has the table of the file."""
 
     def bound(self) -> str:
-        return json.dumps(BoundTable.first(FIRST, ()).to_dict())
+        return json.dumps(BoundTable.first(self.file_table, ()).to_dict())
 
 
 class _LeavesDeltaAsItWas(Replica):
