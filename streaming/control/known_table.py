@@ -11,6 +11,7 @@ from dataclasses import replace
 from schemas.errors import BackfillError, Code, ConfigError
 from schemas.formats.protocol import UpstreamFormat
 from schemas.formats.with_registry import RegistryFormat
+from schemas.kinds.projection import plain
 from schemas.kinds.table_changes import TableChange
 from schemas.settings.config import ServiceConfig
 from state.journal import PATH as JOURNAL_PATH
@@ -45,7 +46,8 @@ def with_version(config: ServiceConfig, version: BoundTable) -> ServiceConfig:
     if isinstance(source.format, RegistryFormat):
         ignored = tuple(sorted(version.ignored.union(source.format.ignored_columns)))
         source = replace(source, format=source.format.model_copy(update={"ignored_columns": ignored}))
-    jobs = tuple(job if job.has_columns else replace(job, columns=table.column_names) for job in config.jobs)
+    columns = plain(table.column_names)
+    jobs = tuple(job if job.has_columns else replace(job, columns=columns) for job in config.jobs)
     return config.model_copy(update={"table": table, "source": source, "jobs": jobs})
 
 
