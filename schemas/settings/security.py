@@ -14,13 +14,16 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from schemas.errors import Code, ConfigError
 from schemas.faults import Faults
+
+if TYPE_CHECKING:
+    from schemas.job import JobDefinition
 
 Protocol = Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"]
 Mechanism = Literal["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "OAUTHBEARER"]
@@ -304,3 +307,12 @@ def _refusal(key: str, found: str) -> ConfigError:
         expected="certificates and secrets that this process can read and use",
         next_step="correct the file or variable that this key names",
     )
+
+
+def hash_key_of(job: JobDefinition) -> bytes:
+    """The key by which a job hashes columns, of its file; empty if it hashes none. Keep it nowhere.
+
+    Raises: ConfigError, as `Secret.read_bytes`.
+    """
+    file = job.hash_key_file
+    return b"" if file is None else Secret(f"hash_key_file of job {job.name}", Path(file)).read_bytes()

@@ -13,9 +13,9 @@ import structlog
 
 from schemas.errors import BackfillError, Code, ConfigError, EnvironmentProblem, TopicError
 from schemas.job import JobDefinition
-from schemas.kinds.hash_keys import hash_key_of
 from schemas.kinds.lanes import lanes_misfit
 from schemas.records import RecordId
+from schemas.settings.security import hash_key_of
 from state.progress_table import ProgressTable
 from state.replica import Replica
 from state.values.pin import Pin, ReplicaVersion

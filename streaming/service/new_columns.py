@@ -90,7 +90,7 @@ class NewColumns:
                 yield change
 
     def _able(self, wanted: list[TableChange], entry: Entry | None) -> Iterator[TableChange]:
-        """Those that the table can have, one after another; the others wait."""
+        """Changes that the table can take, one after another; the others wait."""
         able = list[TableChange]()
         for change in wanted:
             try:

@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 
 from schemas.formats.protocol import KeyEncoder, Origins, ValueEncoder
 from schemas.job import JobDefinition
-from schemas.kinds.hash_keys import hash_key_of
 from schemas.kinds.projection import OutputColumn
 from schemas.records import Barrier
+from schemas.settings.security import hash_key_of
 from schemas.table import Column, TableSchema
 from schemas.types import Value, json_literal
 

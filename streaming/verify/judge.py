@@ -16,9 +16,9 @@ from schemas.errors import Code, EnvironmentProblem, InputError, TopicError
 from schemas.filter.ast import Filter
 from schemas.filter.parse import parse_filter
 from schemas.job import JobDefinition
-from schemas.kinds.hash_keys import hash_key_of
 from schemas.kinds.projection import OutputColumn
 from schemas.records import RecordId
+from schemas.settings.security import hash_key_of
 from schemas.table import TableSchema
 from schemas.topics import DEAD_LETTERS_SUFFIX
 from streaming.kafka.clients import KafkaSettings

@@ -22,10 +22,10 @@ from pyspark.sql import SparkSession
 
 from schemas.avro.codec import barrier_header, encode_barrier
 from schemas.filter.parse import parse_filter
-from schemas.kinds.hash_keys import hash_key_of
 from schemas.position import Key
 from schemas.records import BARRIER_HEADER, Barrier, Change, Mutation, Op, Row
 from schemas.settings.config import ServiceConfig, check
+from schemas.settings.security import hash_key_of
 from schemas.table import TableSchema
 from schemas.topics import UpstreamTopics
 from state.values.progress import is_complete

@@ -22,9 +22,9 @@ from schemas.formats.outputs.upsert import UpsertOutput
 from schemas.formats.protocol import Images
 from schemas.formats.upsert import UpsertFormat
 from schemas.job import JobDefinition
-from schemas.kinds.hash_keys import hash_key_of
 from schemas.kinds.projection import OutputColumn
 from schemas.records import Change, Op, Row
+from schemas.settings.security import hash_key_of
 from schemas.table import TableSchema, declare
 from streaming.lane.changes import Changes
 from streaming.lane.live import keyed_changes

@@ -22,9 +22,9 @@ from schemas.avro.codec import decode_barrier
 from schemas.errors import Code, CommitConflict, EnvironmentProblem, Fenced, OutcomeUnknown
 from schemas.filter.parse import parse_filter
 from schemas.job import JobDefinition
-from schemas.kinds.hash_keys import hash_key_of
 from schemas.position import Key, position_to_text
 from schemas.records import Barrier, Row, VnodeProgress
+from schemas.settings.security import hash_key_of
 from state.columns import OFFSET, PARTITION
 from state.journal import Journal
 from state.ledger import Ledger

@@ -10,8 +10,8 @@ import pytest
 
 from schemas.errors import Code, ConfigError
 from schemas.job import JobDefinition
-from schemas.kinds.hash_keys import hash_key_of
 from schemas.kinds.projection import OutputColumn, columns_of_text
+from schemas.settings.security import hash_key_of
 from schemas.table import declare
 from streaming.service.checks.machine import hash_keys
 from streaming.service.checks.surroundings import Surroundings

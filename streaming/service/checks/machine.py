@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from schemas.errors import EnvironmentProblem
-from schemas.kinds.hash_keys import hash_key_of
 from schemas.settings.http import read_token
+from schemas.settings.security import hash_key_of
 from streaming.registry.client import Registry
 from streaming.runtime.java import home
 from streaming.runtime.java.jars import JarSet, ensure, listed
