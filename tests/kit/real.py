@@ -1,7 +1,7 @@
 """The service in the test's own process, on a real broker and a real Spark session, driven barrier by barrier.
 
-Tests write to a real topic, wait for what the service tells (batch reports, or the end of its run), and have `verify`
-judge the output topic. Nothing here sleeps: every wait is for a condition.
+Tests write to a real topic, wait for what the service tells (batch reports, or its end), and have `verify` judge the
+output topic. Nothing here sleeps: every wait is for a condition.
 """
 
 from __future__ import annotations
@@ -71,14 +71,12 @@ class RealUpstream:
         """How long ago records are said to be written, and how far the barriers' clock is ahead."""
         self.headers: list[tuple[str, str | bytes | None]] = []
         self.last: Barrier | None = None
-        for made in (topic, barriers):
-            if made is not None:  # before a service looks for it
-                create_topic(kafka, made, partitions)
+        for made in filter(None, (topic, barriers)):  # before a service looks for it
+            create_topic(kafka, made, partitions)
         self.changes, self.keys = ChangeCodec(table.columns), KeyCodec(table.key_columns)
         self._producer = Producer(kafka.producer(**{"message.max.bytes": 2_000_000}))
-        self.topics = UpstreamTopics.of(topic, barriers=barriers)
-        target = target_of(self.topics)
-        self._injector = BarrierInjector(kafka, target, 1_000, clock=lambda: unix_ms() + self.ahead_ms)
+        self.topics, clock = UpstreamTopics.of(topic, barriers=barriers), lambda: unix_ms() + self.ahead_ms
+        self._injector = BarrierInjector(kafka, target_of(self.topics), 1_000, clock=clock)
 
     def close(self) -> None:
         self._producer.flush(30)
@@ -311,23 +309,22 @@ class Stage:
         self, number: int = 0, *, output: str | None = None, complete: bool = True, **how: Any
     ) -> Report:
         """What `verify` says of the output of a job, or of another topic as if it were."""
-        job = self.config().jobs[number]
-        table = self.upstream.table
+        config, upstream = self.config(), self.upstream
+        job = config.jobs[number]
+        given = {"hash_key": hash_key_of(job), "key": job.key, "from_now": job.from_now}
         return verify_topics(
-            self.upstream.kafka,
-            self.upstream.name,
+            upstream.kafka,
+            upstream.name,
             output or job.output,
-            table,
+            upstream.table,
             columns=job.columns,
-            condition=None if job.filter is None else parse_filter(job.filter, table),
+            condition=None if job.filter is None else parse_filter(job.filter, upstream.table),
             require_complete=complete,
             **{
-                "barriers": (self.config().topics.barriers, job.barrier_topic),
-                "formats": (self.config().upstream_format, job.format),
+                "barriers": (config.topics.barriers, job.barrier_topic),
+                "formats": (config.upstream_format, job.format),
                 "reads_upstream": job.scan.reads_upstream,
-                "from_now": job.from_now,
-                "hash_key": hash_key_of(job),
-                "key": job.key,
+                **given,
                 **how,
             },
         )

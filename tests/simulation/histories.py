@@ -103,8 +103,10 @@ def _extents(jobs: Mapping[str, JobDefinition], chance: random.Random) -> dict[s
     return {output: of_extent(job, chance.random()) for output, job in jobs.items()}
 
 
-def _held(jobs: Mapping[str, JobDefinition], chance: random.Random) -> dict[str, JobDefinition]:
-    return {output: replace(job, paused=chance.random() < PAUSED) for output, job in jobs.items()}
+def _shaped(jobs: Mapping[str, JobDefinition], drawn: object) -> dict[str, JobDefinition]:
+    shown, held = (random.Random(f"{what} {drawn}") for what in ("shown", "paused"))
+    shaped = {output: shown_otherwise(job, shown) for output, job in jobs.items()}
+    return {output: replace(job, paused=held.random() < PAUSED) for output, job in shaped.items()}
 
 
 def _close(upstream: Upstream, jobs: Iterable[JobDefinition]) -> Sequence[Mutation | None]:
@@ -139,9 +141,7 @@ def draw_setting(rng: random.Random) -> Setting:
     if is_coupled:
         table = table_by_partition(partitions)
         jobs = {output: by_partition(job, partitions) for output, job in jobs.items()}
-    shown = random.Random(f"shown {apart.getstate()}")
-    jobs = {output: shown_otherwise(job, shown) for output, job in jobs.items()}
-    jobs = _held(jobs, random.Random(f"paused {apart.getstate()}"))
+    jobs = _shaped(jobs, apart.getstate())
     connector = random.Random(apart.random()) if apart.random() < CONNECTOR and not from_topic else None
     upstream = _upstream(table, partitions, jobs.values(), connector)
     upstream.every_ms = PERIOD_SHARE_MS
