@@ -12,7 +12,8 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from schemas.records import Add, Drop, Lanes, Mutation, Other, Pause, Resume, Stop, Throttle
+from schemas.kinds.table_changes import changes_from_json, changes_text
+from schemas.records import Add, Alter, Drop, Lanes, Mutation, Other, Pause, Resume, Stop, Throttle
 
 BRANCHES: dict[str, type[Mutation]] = {
     kind.__name__: kind for kind in (Add, Drop, Pause, Resume, Throttle, Stop)
@@ -28,6 +29,8 @@ def named(mutation: Mutation) -> tuple[str, dict[str, Any]]:
     """The name of a mutation and its fields, as JSON values."""
     if isinstance(mutation, Other):
         return mutation.name, json.loads(mutation.value)
+    if isinstance(mutation, Alter):
+        return Alter.__name__, {"changes": json.loads(mutation.changes)}
     return type(mutation).__name__, asdict(mutation)
 
 
@@ -37,6 +40,8 @@ def named_from(name: str, text: str) -> Mutation:
         fields = json.loads(text)
     except RecursionError:
         raise ValueError("too deep") from None
+    if name == Alter.__name__ and (alter := _alter(fields)) is not None:
+        return alter
     if name not in _KNOWN:
         return Other(name, text)
     mutation: Mutation = _KNOWN[name].validate_json(text, strict=True)
@@ -45,3 +50,13 @@ def named_from(name: str, text: str) -> Mutation:
     if fields.keys() != asdict(mutation).keys():
         raise ValueError(f"{name} with other fields than its own")
     return mutation
+
+
+def _alter(fields: object) -> Alter | None:
+    """None for changes of which one is not known here."""
+    try:
+        if not isinstance(fields, dict) or fields.keys() != {"changes"}:
+            return None
+        return Alter(changes_text(changes_from_json(fields["changes"])))
+    except ValueError:
+        return None

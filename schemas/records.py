@@ -134,6 +134,13 @@ class Lanes:
 
 
 @dataclass(frozen=True, slots=True)
+class Alter:
+    """Change the table; `changes` is JSON as `schemas.kinds.table_changes` writes it."""
+
+    changes: str
+
+
+@dataclass(frozen=True, slots=True)
 class Other:
     """A mutation that this version does not know, by its name; `value` is JSON. It is reported, and changes nothing."""
 
@@ -141,7 +148,7 @@ class Other:
     value: str
 
 
-Mutation = Add | Drop | Pause | Resume | Throttle | Stop | Lanes | Other
+Mutation = Add | Drop | Pause | Resume | Throttle | Stop | Lanes | Alter | Other
 
 
 @dataclass(frozen=True, slots=True)

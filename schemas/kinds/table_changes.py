@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from schemas.errors import Code, ConfigError
+from schemas.faults import brief
 from schemas.kinds.columns import Column
 from schemas.table import TableSchema, declare, nearest
 
@@ -84,6 +85,23 @@ def _change_from_json(raw: object) -> TableChange:
             if kind == "rename" and isinstance(value, str):
                 return RenameField(str(name), value)
     raise ValueError("a change is one of add, rename, ignore")
+
+
+def changes_text(changes: Iterable[TableChange]) -> str:
+    """The JSON text that an `Alter` has; equal changes have equal texts."""
+    return json.dumps(changes_to_json(changes), separators=(",", ":"))
+
+
+def in_words(changes: Iterable[TableChange]) -> str:
+    """Changes for people: `add c, rename old to new, ignore d`."""
+    found = list[str]()
+    for change in changes:
+        match change:
+            case RenameField(old, new):
+                found.append(f"rename {brief(old)} to {brief(new)}")
+            case AddColumn(name) | IgnoreField(name):
+                found.append(f"{'add' if isinstance(change, AddColumn) else 'ignore'} {brief(name)}")
+    return ", ".join(found)
 
 
 def altered(table: TableSchema, changes: Sequence[TableChange]) -> TableSchema:

@@ -45,7 +45,7 @@ COMMANDS = {
     "resume": "Go on with a paused backfill, or with a suspended table.",
     "throttle": "Bound the snapshot rows per second of a job.",
     "lanes": "Change the number of lanes while jobs go on.",
-    "alter": "Add a column to a table that waits at a new field, or ignore the field.",
+    "alter": "Add a column to the table, rename one in records, or ignore a field.",
     "drop": "End a job; its output topic stays, unless --delete-topics.",
     "stop": "End the service behind its open batch.",
     "table": "Print the replica's versions at a barrier, and SQL that reads them.",

@@ -5,19 +5,23 @@ A configuration may be behind its state: what `backfill alter`, or a record with
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
-from schemas.errors import BackfillError, Code, ConfigError
+from schemas.errors import BackfillError, Code, ConfigError, StateError
 from schemas.formats.protocol import UpstreamFormat
 from schemas.formats.with_registry import RegistryFormat
 from schemas.kinds.projection import plain
-from schemas.kinds.table_changes import TableChange
+from schemas.kinds.table_changes import TableChange, changes_from_json
+from schemas.records import Alter
 from schemas.settings.config import ServiceConfig
 from state.journal import PATH as JOURNAL_PATH
 from state.journal import Entry, Journal
 from state.storage import Storage
 from state.values.bound_table import BoundTable
+from state.values.plan import BatchPlan
 
 
 def version_of(
@@ -32,12 +36,23 @@ def version_of(
         return BoundTable.first(config.table, ignored)
     plan, begins_in_database = entry.plan, config.initial_postgres is not None
     is_read = not begins_in_database if plan is None else plan.reading is None
-    known = BoundTable.from_binding(entry.table)
-    version = known.declared(config.table, ignored, state=state, is_read=is_read)
+    version = BoundTable.from_binding(entry.table).declared(
+        config.table, ignored, state=state, is_read=is_read
+    )
+    for asked in asked_by(plan):
+        with suppress(ConfigError, StateError):  # it was refused
+            version = version.altered(asked, state=state, is_read=is_read)
     version = version.altered(changes, state=state, is_read=is_read)
     if changes and (reason := config.upstream_format.misfit_as_upstream(version.table)):
         raise ConfigError(Code.TABLE_INVALID, where=config.table.name, found=reason)
     return version
+
+
+def asked_by(plan: BatchPlan | None) -> Iterator[tuple[TableChange, ...]]:
+    """The changes in a plan's barriers. They may be made before its batch is done: rows are the same."""
+    for aligned in () if plan is None else plan.barriers:
+        if isinstance(mutation := aligned.barrier.mutation, Alter):
+            yield changes_from_json(json.loads(mutation.changes))
 
 
 def with_version(config: ServiceConfig, version: BoundTable) -> ServiceConfig:

@@ -7,14 +7,16 @@ A mutation that can't be carried out changes nothing; it leaves a report for the
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from schemas.errors import BackfillError, Code
+from schemas.errors import BackfillError, Code, ConfigError
 from schemas.job import JobDefinition
 from schemas.kinds.lanes import rescale_misfit
-from schemas.records import Add, Drop, Lanes, Mutation, Other, Pause, Resume, Stop, Throttle
+from schemas.kinds.table_changes import TableChange, altered, changes_from_json, in_words
+from schemas.records import Add, Alter, Drop, Lanes, Mutation, Other, Pause, Resume, Stop, Throttle
 from schemas.table import TableSchema
 from state.values.plan import BatchPlan, JobState
 from state.values.progress import Progress, is_complete
@@ -42,10 +44,13 @@ class JobsOutcome:
     reports: tuple[MutationReport, ...] = ()
     stop: bool = False
     lanes: int | None = None
+    changes: tuple[TableChange, ...] = ()
+    """Those of the table that were asked for, for the next batch."""
 
     def __or__(self, other: JobsOutcome) -> JobsOutcome:
         lanes = self.lanes if other.lanes is None else other.lanes
-        return JobsOutcome(other.jobs, self.reports + other.reports, self.stop or other.stop, lanes)
+        reports, changes = self.reports + other.reports, self.changes + other.changes
+        return JobsOutcome(other.jobs, reports, self.stop or other.stop, lanes, changes)
 
 
 def jobs_after(plan: BatchPlan, table: TableSchema) -> JobsOutcome:
@@ -64,7 +69,7 @@ def jobs_after(plan: BatchPlan, table: TableSchema) -> JobsOutcome:
                 outcome.jobs,
                 lanes=outcome.lanes or plan.lanes,
                 start=plan.epoch,
-                table=table,
+                table=altered(table, outcome.changes),
                 partitions=len(plan.first_offsets),
                 read=read,
             )
@@ -224,6 +229,13 @@ def apply_mutation(
             if misfit := rescale_misfit(count, known, table, partitions):
                 return refuse(Code.RESCALE_REFUSED, f"lanes {count}: {misfit}")
             return JobsOutcome(jobs, (MutationReport(epoch, f"lanes {count}"),), lanes=count)
+        case Alter(text):
+            changes = changes_from_json(json.loads(text))
+            try:
+                altered(table, changes)
+            except ConfigError as error:
+                return refuse(error.code, f"alter: {error.found}")
+            return JobsOutcome(jobs, (MutationReport(epoch, f"alter: {in_words(changes)}"),), changes=changes)
         case Other(name):
             shown = name if _NAME.fullmatch(name) else "?"
             return refuse(Code.MUTATION_UNKNOWN, f"{shown}: a mutation that this version does not know")

@@ -104,7 +104,6 @@ class Service:
     accept_log_reset: bool = False
     paused: bool = False
     owner: str = field(default_factory=owner)
-    """This instance, for the error of an instance that it fences."""
     compaction_least_rows: int = COMPACTION_LEAST_ROWS
     late_s: float | None = None
     """Seconds without a batch until the service is late; None: as the barriers' interval determines."""
@@ -301,7 +300,7 @@ class Service:
             check_jobs(batches, self.config, owned.widths)
             if self.exit_when_complete:
                 refuse_nothing_to_do([job.definition for job in batches.jobs], self.config.jobs)
-            # Step 5: catch up with the barriers that are there.
+            # Step 5: catch up.
             known = barriers.begin(batches.position, batches.next_offsets())
             watch.next_offsets = batches.next_offsets
             self.barriers = barriers
@@ -348,3 +347,4 @@ class Service:
         self.on_batch(report)
         if report.outcome.stop or (self.exit_when_complete and are_complete(batches)):
             self._stop.set()
+        self._faults.raise_altered(report.outcome.changes)

@@ -17,15 +17,17 @@ import pyarrow as pa
 from schemas.errors import Code, InputError
 from schemas.job import JobDefinition
 from schemas.kinds.columns import new_field_text
-from schemas.kinds.table_changes import AddColumn, altered
-from schemas.records import Add, Throttle
+from schemas.kinds.table_changes import AddColumn, altered, changes_text
+from schemas.records import Add, Alter, Throttle
 from schemas.table import TableSchema
 from state.columns import OFFSET, OP, PARTITION
 from state.journal import Journal
 from state.values.bound_table import BoundTable
 from state.values.last_end import LastEnd
+from streaming.control.known_table import asked_by
 from streaming.lane.task import LaneTask
 from streaming.protocol.batches import Batches
+from streaming.protocol.report import BatchReport
 from streaming.source import decoded as columns
 from streaming.source.barriers.injecting.suspended_requests import AlterAndTryAgain, SuspendedAction
 from streaming.source.decoded import AFTER, BEFORE, ERROR
@@ -101,9 +103,20 @@ class Altering(Suspending):
         if known is not None:
             self.version = BoundTable.from_binding(known.table)
         version = self.version.declared(self.file_table, (), state="s")
-        version = version.altered(self.decisions.changes, state="s")
+        asked = asked_by(None if known is None else known.plan)
+        for changes in (*asked, self.decisions.changes):
+            version = version.altered(changes, state="s")
         self.version, self.table = version, version.table
         return super().take_over(journal)
+
+    def batch_done(self, report: BatchReport) -> None:
+        super().batch_done(report)
+        if self.version.altered(report.outcome.changes, state="s") != self.version:
+            raise InputError(Code.SCHEMA_CHANGED, found="a table that is altered")
+
+    def ends_by(self, fault: InputError, journal: Journal) -> bool:
+        """A barrier that alters the table ends one run, and suspends nothing."""
+        return False if fault.code is Code.SCHEMA_CHANGED else super().ends_by(fault, journal)
 
     def bound(self) -> str:
         return json.dumps(self.version.to_dict())
@@ -120,7 +133,8 @@ class AddsItself(Altering):
     """Takes the field as a column without being asked, as by the schema of its record."""
 
     def ends_by(self, fault: InputError, journal: Journal) -> bool:
-        assert fault.code is Code.SCHEMA_WAITS
+        if fault.code is not Code.SCHEMA_WAITS:
+            return super().ends_by(fault, journal)
         self.scheduler.step("look at the record")
         self.decisions.changes += (_ADDED,)
         return False
@@ -134,11 +148,11 @@ def wide_job(name: str, rate_limit: int | None) -> JobDefinition:
 
 
 @cache
-def growing(seed: int = 0) -> Setting:
+def growing(seed: int = 0, *, is_asked: bool = False) -> Setting:
     """A job of before that is under way; the field comes to one partition first, and some records never have it.
 
     Then comes a job with all columns, which also reads rows that no record came for since. `seed` decides about keys,
-    values, and where the field is.
+    values, and where the field is. `is_asked`: a barrier asks for the column, before the first record that has it.
     """
     chance = random.Random(f"growing {seed}")
     jobs = {"copy": job_of("copy", "copy", VNODES, rate_limit=2), "late": wide_job("late", 2)}
@@ -159,7 +173,8 @@ def growing(seed: int = 0) -> Setting:
             put(key, epoch, lacks=epoch < 2 or chance.random() < 0.4)
         if epoch == 2:
             put(chance.randrange(6), 9, lacks=False)
-        upstream.barrier(Add(jobs["late"].to_json()) if epoch == 3 else None)
+        asks = Alter(changes_text([_ADDED])) if is_asked and epoch == 1 else None
+        upstream.barrier(Add(jobs["late"].to_json()) if epoch == 3 else asks)
     closing = (Throttle("late", None), Throttle("copy", None), None)
     for last in closing:
         upstream.barrier(last)
@@ -170,7 +185,7 @@ def growing(seed: int = 0) -> Setting:
 def play_growing(seed: int, instance_type: type[Altering] = Altering) -> Verdict:
     """A random history of a table that grows; of every second one by itself."""
     operator = type("AddsItself", (AddsItself, instance_type), {}) if seed % 2 else instance_type
-    return played(growing(seed), random.Random(f"growing {seed}"), seed, operator)
+    return played(growing(seed, is_asked=seed % 3 == 0), random.Random(f"growing {seed}"), seed, operator)
 
 
 def alterations(order: Order, instance_type: type[Altering] = Altering) -> Iterator[Case]:
@@ -179,3 +194,5 @@ def alterations(order: Order, instance_type: type[Altering] = Altering) -> Itera
         operator = instance_type if by is None else type(by.__name__, (by, instance_type), {})
         for case in crashes_of(growing(), order, operator):
             yield Case(f"{operator.__name__}, {case.where}", case.play)
+    for case in crashes_of(growing(is_asked=True), order, instance_type):
+        yield Case(f"asked by a barrier, {case.where}", case.play)

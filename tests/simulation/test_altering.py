@@ -25,6 +25,17 @@ def test_each_table_waits_once_and_goes_on_with_the_column(seed: int) -> None:
     assert instance.table.column_names == ("id", "n", "c")
 
 
+@pytest.mark.parametrize("order", [0, 3])
+def test_a_column_that_a_barrier_asks_for_is_there_before_its_first_record(order: int) -> None:
+    setting = growing(is_asked=True)
+    world, wrong = play_on(setting, ORDERS[order], Durable.beginning(setting), instance_type=Altering)
+    assert not wrong, wrong
+    [instance] = world.instances
+    assert isinstance(instance, Altering)
+    assert instance.ends == []
+    assert instance.table.column_names == ("id", "n", "c")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("order", [2, 3])
 def test_the_law_holds_after_a_crash_before_many_a_step(order: int) -> None:

@@ -13,6 +13,7 @@ from schemas.avro.codec import MAX_BARRIER_BYTES, barrier_header, decode_barrier
 from schemas.errors import Code, InputError
 from schemas.records import (
     Add,
+    Alter,
     Barrier,
     BarrierKind,
     Drop,
@@ -41,6 +42,9 @@ MUTATIONS: list[Mutation | None] = [
     Throttle("j", 0),
     Stop(),
     Lanes(4),
+    Alter('[{"add":{"c":{"type":"int","fill":5}}},{"rename":{"a":"b"}},{"ignore":"\\u00e9"}]'),
+    # Of a version to come.
+    Other("Alter", '{"changes": [{"retire": "c"}]}'),
     Other("Alter", '{"add": {}}'),
 ]
 

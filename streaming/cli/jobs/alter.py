@@ -1,4 +1,4 @@
-"""`backfill alter`: another version of a table, while that is suspended."""
+"""`backfill alter`: another version of a table."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import typer
 
 from schemas.errors import Code, ConfigError
 from schemas.kinds.columns import declared_columns
-from schemas.kinds.table_changes import AddColumn, IgnoreField, RenameField, TableChange
+from schemas.kinds.table_changes import AddColumn, IgnoreField, RenameField, TableChange, changes_text
+from schemas.records import Alter
 from schemas.settings.documents import mapping_in
 from streaming.cli.configuration import ConfigOption, usage
-from streaming.cli.jobs.commands import lead_on
+from streaming.cli.jobs.commands import lead_on, steer
 from streaming.cli.jobs.options import RequestOptions
 from streaming.cli.jobs.served import Served
 from streaming.source.barriers.injecting.suspended_requests import AlterAndTryAgain
@@ -42,15 +43,20 @@ def command(
     ] = None,
     request: RequestOptions,
 ) -> None:
-    """Add a column to a table that waits at a record with a new field, give one a new name there, or ignore the field.
+    """Add a column to the table, give one a new name in records, or ignore a field of theirs.
 
-    The same batch goes on with it, and nothing of the record is lost. Outputs keep their columns. It stays so through
-    restarts; write it into the configuration as well.
+    A table that waits at a record with a new field goes on with it in the same batch; else it holds from the next
+    barrier on. Outputs keep their columns. It stays so through restarts; write it into the configuration as well.
     """
     changes = (*_added(add or (), fill), *_renamed(rename or ()), *map(IgnoreField, ignore or ()))
     if not changes:
         raise usage("nothing to alter", "--add, --rename or --ignore")
-    lead_on(Served.of(config), AlterAndTryAgain(changes), request)
+    served = Served.of(config)
+    if served.state_reader.suspended_end() is not None:
+        lead_on(served, AlterAndTryAgain(changes), request)
+        return
+    served.check_changes(changes)
+    steer(served, Alter(changes_text(changes)), request)
 
 
 def _added(texts: Sequence[str], fill: str | None) -> Iterator[TableChange]:

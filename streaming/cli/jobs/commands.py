@@ -99,7 +99,7 @@ def pause(
     if initial:
         _pace(config, "pause", job, request, every=every)
     else:
-        _steer(Served.of(config), Pause(_one(job, every)), request)
+        steer(Served.of(config), Pause(_one(job, every)), request)
 
 
 def resume(
@@ -126,7 +126,7 @@ def resume(
     elif initial:
         _pace(config, "resume", job, request, every=every)
     else:
-        _steer(Served.of(config), Resume(_one(job, every)), request)
+        steer(Served.of(config), Resume(_one(job, every)), request)
 
 
 def throttle(
@@ -149,7 +149,7 @@ def throttle(
             "no rows per second", "a job and its rows per second, or --initial and those of the table"
         )
     else:
-        _steer(Served.of(config), Throttle(job, _limit(rows_per_second)), request)
+        steer(Served.of(config), Throttle(job, _limit(rows_per_second)), request)
 
 
 def drop(
@@ -172,7 +172,7 @@ def drop(
     if served.state_reader.suspended_end() is not None:
         lead_on(served, DropAndTryAgain(job), request, deletes=delete_topics)
     else:
-        _steer(served, Drop(job), request, deletes=delete_topics)
+        steer(served, Drop(job), request, deletes=delete_topics)
 
 
 def lanes(
@@ -185,7 +185,7 @@ def lanes(
 
     It stays so through restarts, whatever `lanes` of the file says. All jobs have to be able to run with it.
     """
-    _steer(Served.of(config), Lanes(number), request)
+    steer(Served.of(config), Lanes(number), request)
 
 
 def stop(config: ConfigOption = None, *, request: RequestOptions) -> None:
@@ -197,7 +197,7 @@ def stop(config: ConfigOption = None, *, request: RequestOptions) -> None:
     if served.state_reader.suspended_end() is not None:
         lead_on(served, EndProcess(), request)
     else:
-        _steer(served, Stop(), request)
+        steer(served, Stop(), request)
 
 
 def lead_on(
@@ -264,7 +264,7 @@ def _pace(
     _print(f"table: {text}, {shown['rows']:,} of about {shown['of']:,} rows were read", shown, request)
 
 
-def _steer(served: Served, mutation: Mutation, request: RequestOptions, *, deletes: bool = False) -> None:
+def steer(served: Served, mutation: Mutation, request: RequestOptions, *, deletes: bool = False) -> None:
     """Check a mutation, send it and, if wanted, wait until it took effect; print the result in one line.
 
     `deletes`: once a job is dropped, so are its topics.

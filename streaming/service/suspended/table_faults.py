@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 
 import structlog
 
-from schemas.errors import BackfillError, ConfigError, EnvironmentProblem, Fenced, StateError
+from schemas.errors import BackfillError, Code, ConfigError, EnvironmentProblem, Fenced, StateError
+from schemas.kinds.table_changes import TableChange, in_words
 from schemas.settings.config import ServiceConfig
 from state.journal import Journal
 from state.storage import Storage, now_ms
+from state.values.bound_table import BoundTable
 from state.values.last_end import EndKind, FaultReport, LastEnd
 from streaming.control.known_table import version_of
 from streaming.kafka.clients import KafkaSettings
@@ -31,6 +33,10 @@ from streaming.source.upstream_checks import UpstreamGuard
 _LOOK_S = 0.5
 
 log = structlog.get_logger(__name__)
+
+
+class AlteredError(BackfillError, exit_status=6):
+    """The end of a run whose table is another one from now on, as its last plan asks."""
 
 
 @dataclass
@@ -89,9 +95,27 @@ class TableFaults:
         """
         if self._state is None:
             return False
+        if isinstance(fault, AlteredError):
+            return True
         changes = NewColumns(self.config(), kafka).changes(fault, self._state[0].current)
         self.decisions.changes += changes
         return bool(changes)
+
+    def raise_altered(self, changes: Sequence[TableChange]) -> None:
+        """End the run behind a batch whose barriers asked for changes of the table: the next one has them.
+
+        Raises: AlteredError, unless the table has them, or can't have them.
+        """
+        if not changes or self._state is None or (entry := self._state[0].current) is None:
+            return
+        config = self.config()
+        try:
+            version = version_of(config, entry, changes, state=config.state)
+        except (ConfigError, StateError) as error:
+            log.warning("request_refused", code=error.code, found=error.found)
+            return
+        if version != BoundTable.from_binding(entry.table):
+            raise AlteredError(Code.SCHEMA_CHANGED, found=in_words(changes))
 
     def suspends(self, error: BackfillError) -> bool:
         """True for an error that suspends the table."""

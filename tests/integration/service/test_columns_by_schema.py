@@ -13,8 +13,9 @@ from deltalake import DeltaTable
 
 from schemas.avro.registered import frame
 from schemas.errors import Code
+from schemas.kinds.table_changes import AddColumn, IgnoreField, TableChange, changes_text
 from schemas.position import Key
-from schemas.records import Change
+from schemas.records import Alter, Change
 from schemas.table import TableSchema, declare
 from state.journal import Journal
 from state.replica import BASE_PATH, LOG_PATH
@@ -194,6 +195,52 @@ def test_a_column_appears_and_the_same_batch_goes_on_with_it(
     for path in (BASE_PATH, LOG_PATH):
         fields = DeltaTable(f"{stage.folder}/state/{path}").schema().fields
         assert [field.name for field in fields][-2:] == ["tier", "size"]
+
+
+@pytest.mark.parametrize("crash", [None, "settled@2:raise", "taken-over@2:raise", "fenced@2:raise"], ids=str)
+def test_a_column_is_added_by_a_barrier_before_any_record_has_it(
+    set_up: SetUp, registry: FakeRegistry, monkeypatch: pytest.MonkeyPatch, crash: str | None
+) -> None:
+    stage = set_up({"name": "before"}, table=TABLE, upstream_type=GrowingFrames)
+    upstream = stage.upstream
+    assert isinstance(upstream, GrowingFrames)
+    upstream.attach(registry)
+    how: dict[str, Any] = {
+        "table": TABLE,
+        "upstream": {**upstream.form, "topic": upstream.name, "on_new_column": "wait"},
+    }
+    for number in range(10):
+        upstream.put((number, f"n{number}"))
+    if crash is not None:
+        monkeypatch.setenv(failpoints.VARIABLE, crash)
+    run = Run(stage.service(**how))
+    run.reach(upstream.barrier())
+    monkeypatch.delenv(failpoints.VARIABLE, raising=False)
+    changes: list[TableChange] = [AddColumn("size", '{"type": "int", "fill": 7}'), IgnoreField("tier")]
+    asked = upstream.barrier(Alter(changes_text(changes)))
+    if crash is not None:
+        assert isinstance(run.end(), failpoints.Provoked)
+        run = Run(stage.service(**how))  # the batch that asked is done
+    else:
+        run.reach(asked)
+    upstream.register([{**SIZE, "default": 9}, TIER])
+    upstream.put((1, "new", None, None))
+    upstream.put((20, "new", "iron", 8))
+    run.reach(upstream.barrier())
+    assert run.service.vitals.last_end is None
+    assert run.service.config.table.column_names == ("id", "note", "size")
+    # What can't be is refused, and changes nothing.
+    report = run.reach(upstream.barrier(Alter(changes_text([AddColumn("note", '"int"')]))))
+    assert [each.refused for each in report.outcome.reports] == [Code.TABLE_INVALID]
+    run.stop()
+    assert stored_columns(stage) == {**TABLE["columns"], "size": {"type": "int", "fill": 7}}
+    stage.jobs = [{**stage.jobs[0], "name": "after", "output": f"{stage.jobs[0]['output']}-after"}]
+    with stage.running(**how) as run:
+        while not run.is_complete("after"):
+            run.reach(upstream.barrier())
+    upstream.table = declare({**TABLE, "columns": {**TABLE["columns"], "size": {"type": "int", "fill": 7}}})
+    expected = {(number,): (number, f"n{number}", 7) for number in range(10)}
+    assert folded(stage) == expected | {(1,): (1, "new", None), (20,): (20, "new", 8)}
 
 
 def test_what_no_column_can_be_read_from_is_ignored_and_what_only_an_operator_can_name_waits(

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from schemas.errors import Code
 from schemas.job import JobDefinition
 from schemas.kinds.lanes import rescale_misfit, share_of
+from schemas.kinds.table_changes import AddColumn, IgnoreField, altered, changes_text
 from schemas.records import (
     Add,
+    Alter,
     Barrier,
     BarrierKind,
     Drop,
@@ -32,6 +34,7 @@ from streaming.core.jobs import StartPause, add_configured, ended_where_complete
 from tests.kit.tables import table
 
 TABLE = table(vnode_count=4)
+C, IGNORED = AddColumn("c", '"int"'), IgnoreField("d")
 KEYED = declare({"name": "t", "columns": {"id": "int"}, "primary_key": ["id"], "distribution": "upstream"})
 
 
@@ -55,6 +58,29 @@ def test_lanes_take_effect_behind_the_batch_and_the_last_one_counts() -> None:
     assert [report.refused for report in outcome.reports] == [None, Code.RESCALE_REFUSED, None]
     assert jobs_after(plan(None), TABLE).lanes is None
     assert jobs_after(replace(plan(None), lanes_set=2), TABLE).lanes == 2
+
+
+def alter(*changes: AddColumn | IgnoreField) -> Alter:
+    return Alter(changes_text(changes))
+
+
+def test_changes_of_the_table_are_for_the_next_batch_and_for_jobs_behind_them() -> None:
+    wide = JobDefinition.declare(
+        {"name": "wide", "output": "wide", "columns": ["id", "c"], "output_partitions": 1},
+        altered(TABLE, [C]),
+    )
+    outcome = jobs_after(plan(Add(wide.to_json()), alter(C), alter(C, IGNORED), Add(wide.to_json())), TABLE)
+    assert outcome.changes == (C, C, IGNORED)
+    assert [report.refused for report in outcome.reports] == [Code.JOB_INVALID, None, None, None]
+    assert outcome.reports[2].text == "alter: add 'c', ignore 'd'"
+    assert [job.name for job in outcome.jobs] == ["a", "b", "wide"]
+
+
+def test_changes_that_the_table_can_not_have_change_nothing() -> None:
+    other = AddColumn("c", '"string"')
+    outcome = jobs_after(plan(alter(C), alter(other), alter(IgnoreField("id"))), TABLE)
+    assert outcome.changes == (C,)
+    assert [report.refused for report in outcome.reports] == [None, Code.TABLE_INVALID, Code.TABLE_INVALID]
 
 
 @pytest.mark.parametrize("count", [0, -1, 3, 5, 8])

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.records import Add, Drop, Lanes, Mutation, Pause, Resume, Stop, Throttle
+from schemas.kinds.table_changes import AddColumn, IgnoreField, RenameField, changes_text
+from schemas.records import Add, Alter, Drop, Lanes, Mutation, Pause, Resume, Stop, Throttle
 from streaming.source.barriers.injecting.control_requests import (
     MAX_REQUEST_BYTES,
     ControlRequest,
@@ -26,6 +27,9 @@ MUTATIONS: st.SearchStrategy[Mutation] = st.one_of(
     st.builds(Throttle, JOBS, st.none() | st.integers(0, 2**63 - 1)),
     st.just(Stop()),
     st.builds(Lanes, st.integers(1, 2**31 - 1)),
+    st.sampled_from([(IgnoreField("é"),), (RenameField("a", "b"), AddColumn("c", '"int"'))]).map(
+        lambda changes: Alter(changes_text(changes))
+    ),
     JOBS.map(lambda name: Add(json.dumps({"name": name, "filter": "region = 'Ö'"}, separators=(",", ":")))),
 )
 
@@ -80,6 +84,9 @@ def test_the_form_in_the_manual_is_read() -> None:
         b'{"id":"1","mutation":"Drop","job":"\\ud800"}',
         b'{"id":"1","mutation":"Throttle","job":"a"}',
         b'{"id":"1","mutation":"Lanes"}',
+        b'{"id":"1","mutation":"Alter"}',
+        b'{"id":"1","mutation":"Alter","changes":[]}',
+        b'{"id":"1","mutation":"Alter","changes":[{"retire":"c"}]}',
         b'{"id":"1","mutation":"Lanes","lanes":0}',
         b'{"id":"1","mutation":"Lanes","lanes":true}',
         b'{"id":"1","mutation":"Lanes","lanes":2147483648}',

@@ -14,7 +14,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from schemas.records import Add, Drop, Lanes, Mutation, Pause, Resume, Stop, Throttle
+from schemas.kinds.table_changes import changes_from_json, changes_text
+from schemas.mutations import named
+from schemas.records import Add, Alter, Drop, Lanes, Mutation, Pause, Resume, Stop, Throttle
 from schemas.table import nearest
 
 MAX_REQUEST_BYTES = 64 * 1024
@@ -42,13 +44,12 @@ class MalformedRequestError(ValueError):
 
 def encode_request(request: ControlRequest) -> bytes:
     """The value of the control record."""
-    mutation = request.mutation
-    fields: dict[str, Any] = {name: getattr(mutation, name) for name in mutation.__dataclass_fields__}
-    if isinstance(mutation, Add):
-        fields = {"definition": json.loads(mutation.job)}
+    name, fields = named(request.mutation)
+    if isinstance(request.mutation, Add):
+        fields = {"definition": json.loads(request.mutation.job)}
     if request.timeout_ms is not None:
         fields[_TIMEOUT] = request.timeout_ms
-    return json.dumps({"id": request.id, "mutation": type(mutation).__name__, **fields}).encode()
+    return json.dumps({"id": request.id, "mutation": name, **fields}).encode()
 
 
 def decode_request(data: bytes | None) -> ControlRequest:
@@ -134,6 +135,13 @@ def _lanes(fields: Mapping[str, Any]) -> int:
     return value
 
 
+def _changes(fields: Mapping[str, Any]) -> str:
+    try:
+        return changes_text(changes_from_json(fields["changes"]))
+    except ValueError as reason:
+        raise MalformedRequestError(str(reason)) from None
+
+
 def _definition(fields: Mapping[str, Any]) -> str:
     value = fields["definition"]
     if not isinstance(value, dict):
@@ -154,4 +162,5 @@ _MUTATIONS: dict[str, tuple[frozenset[str], _Build]] = {
     ),
     "Stop": (frozenset(), lambda _: Stop()),
     "Lanes": (frozenset({"lanes"}), lambda fields: Lanes(_lanes(fields))),
+    "Alter": (frozenset({"changes"}), lambda fields: Alter(_changes(fields))),
 }
