@@ -231,14 +231,21 @@ def apply_mutation(
             return JobsOutcome(jobs, (MutationReport(epoch, f"lanes {count}"),), lanes=count)
         case Alter(text):
             changes = changes_from_json(json.loads(text))
-            try:
-                altered(table, changes)
-            except ConfigError as error:
-                return refuse(error.code, f"alter: {error.found}")
-            return JobsOutcome(jobs, (MutationReport(epoch, f"alter: {in_words(changes)}"),), changes=changes)
+            refused = _misfit(table, changes)
+            report = MutationReport(epoch, f"alter: {in_words(changes)}")
+            return refuse(*refused) if refused else JobsOutcome(jobs, (report,), changes=changes)
         case Other(name):
             shown = name if _NAME.fullmatch(name) else "?"
             return refuse(Code.MUTATION_UNKNOWN, f"{shown}: a mutation that this version does not know")
+
+
+def _misfit(table: TableSchema, changes: Sequence[TableChange]) -> tuple[Code, str] | None:
+    """The code and the reason of a refusal; None for changes that the table can have."""
+    try:
+        altered(table, changes)
+    except ConfigError as error:
+        return error.code, f"alter: {error.found}"
+    return None
 
 
 def _added(

@@ -186,9 +186,7 @@ def test_a_column_appears_and_the_same_batch_goes_on_with_it(
     with stage.running(**how) as run:
         while not run.is_complete("after"):
             run.reach(upstream.barrier())
-    file = stage.folder / "config.yaml"
-    file.write_text(json.dumps(stage.declared(**how)))
-    capsys.readouterr()
+    (file := stage.folder / "config.yaml").write_text(json.dumps(stage.declared(**how)))
     assert main(["verify", "--config", str(file)]) == 0, capsys.readouterr()
     upstream.table = grown()
     assert folded(stage, number=1) == upstream.rows
