@@ -211,9 +211,8 @@ def apply_mutation(
         case Drop(name):
             if all(job.name != name for job in jobs):
                 return refuse(Code.JOB_UNKNOWN, f"drop {name}: no such job")
-            return JobsOutcome(
-                tuple(job for job in jobs if job.name != name), (MutationReport(epoch, f"drop {name}"),)
-            )
+            left = tuple(job for job in jobs if job.name != name)
+            return JobsOutcome(left, (MutationReport(epoch, f"drop {name}"),))
         case Pause(name):
             return edit(name, f"pause {name or 'all jobs'}", paused=True)
         case Resume(name):
