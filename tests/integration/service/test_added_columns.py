@@ -123,10 +123,10 @@ class Outcome(NamedTuple):
     err: str
 
 
-def tell(stage: Stage, capsys: pytest.CaptureFixture[str], *words: str) -> Outcome:
+def tell(stage: Stage, capsys: pytest.CaptureFixture[str], *words: str, **over: Any) -> Outcome:
     """A command about a service whose file has the first table."""
     file = stage.folder / "config.yaml"
-    file.write_text(json.dumps(stage.declared(table=TABLE.to_dict())))
+    file.write_text(json.dumps(stage.declared(table=TABLE.to_dict(), **over)))
     capsys.readouterr()
     status = main([*words, "--config", str(file)])
     return Outcome(status, *capsys.readouterr())
@@ -191,7 +191,6 @@ def test_a_suspended_table_is_altered_by_the_command_while_its_file_stays_behind
     run = Run(stage.service(**how))
     run.reach(upstream.barrier())
     monkeypatch.delenv(failpoints.VARIABLE, raising=False)
-    assert tell(stage, capsys, "alter", "--add", "size: int").err.startswith("NOT_SUSPENDED")
     # 1. It waits.
     upstream.put(row(20))
     upstream.table = wider(TABLE)
@@ -228,3 +227,38 @@ def test_a_suspended_table_is_altered_by_the_command_while_its_file_stays_behind
     run.stop()
     # 3. So it is with the old file, too.
     assert_job_has_all(stage, how, capsys)
+
+
+def test_the_command_alters_a_table_that_is_served(set_up: SetUp, capsys: pytest.CaptureFixture[str]) -> None:
+    structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
+    stage = set_up({"name": "before"}, upstream_type=WaitingUpstream)
+    upstream = stage.upstream
+    how: dict[str, Any] = {"barriers": "inject", "barrier_interval": "100ms"}
+    for number in range(20):
+        upstream.put(row(number))
+    with stage.running(table=TABLE.to_dict(), **how) as run:
+        run.until(lambda: run.is_complete("before"))
+        assert tell(stage, capsys, "alter", "--ignore", "note", **how).err.startswith("TABLE_INVALID")
+        said = tell(
+            stage, capsys, "alter", "--add", "size: {type: int, fill: 7}", "--add", "tier: string", **how
+        )
+        assert said.out.startswith("alter: add 'size', add 'tier': since barrier "), said
+        # Commands know it at once, the service from its next batch on.
+        words = (
+            "create",
+            "--name",
+            "after",
+            "--output",
+            f"{upstream.name}-after",
+            "--columns",
+            "id,size,tier",
+        )
+        assert tell(stage, capsys, *words, **how).status == 0
+        upstream.table = wider(TABLE)
+        upstream.rows = {key: (*found, 7, None) for key, found in upstream.rows.items()}
+        upstream.put(row(5, 8, "gold"))
+        upstream.flush()
+        run.until(lambda: run.is_complete("after") and any(run.reports[-1].sent_live.values()))
+        assert run.service.vitals.last_end is None
+    said = tell(stage, capsys, "verify", "--json", **how)
+    assert said.status == 0, said
