@@ -98,10 +98,11 @@ def binding(found: Surroundings) -> Iterator[Finding]:
     has_plan = found.entry.plan is not None
     refuse_foreign(found.entry.table, found.upstream, state=found.storage.root, has_plan=has_plan)
     more = [name for name in found.config.table.column_names if name not in found.declared.table.by_name]
-    beyond = f" and, beyond it, {', '.join(more)}" if more else ""
-    yield Finding.ok(
-        "binding", f"a state of {found.upstream.topic}, with the table as it is declared{beyond}"
-    )
+    if more:
+        text = f"a table with columns that the file lacks: {', '.join(more)}"
+        yield Finding.warning("binding", text, "nothing, they stay; to see them in the file write them there")
+    else:
+        yield Finding.ok("binding", f"a state of {found.upstream.topic}, with the table as it is declared")
 
 
 def start(found: Surroundings) -> Iterator[Finding]:
