@@ -27,7 +27,7 @@ class EventKind(StrEnum):
     TAKEN_OVER = "taken over"
     CONDITION = "condition"
     REQUEST = "request"
-    """A mutation that took effect, or was refused; also a pause by the service itself."""
+    """A mutation that took effect, or was refused; also a pause or a new column by the service itself."""
     COMPLETED = "completed"
     """The backfill of a job."""
 

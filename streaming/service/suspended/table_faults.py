@@ -98,7 +98,10 @@ class TableFaults:
         if isinstance(fault, AlteredError):
             return True
         changes = NewColumns(self.config(), kafka).changes(fault, self._state[0].current)
-        self.decisions.changes += changes
+        if changes:
+            self.decisions.changes += changes
+            text = f"{in_words(changes)}, by the schema of the record at {fault.where}"
+            self.vitals.events.note(ServiceEvent(now_ms() / 1_000, EventKind.REQUEST, text))
         return bool(changes)
 
     def raise_altered(self, changes: Sequence[TableChange]) -> None:
@@ -114,7 +117,7 @@ class TableFaults:
         except (ConfigError, StateError) as error:
             log.warning("request_refused", code=error.code, found=error.found)
             return
-        if version != BoundTable.from_binding(entry.table):
+        if version.to_dict() != BoundTable.from_binding(entry.table).to_dict():
             raise AlteredError(Code.SCHEMA_CHANGED, found=in_words(changes))
 
     def suspends(self, error: BackfillError) -> bool:
