@@ -11,7 +11,7 @@ so such a table is refused if a declared column is a timestamp.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from urllib.parse import unquote
@@ -124,6 +124,13 @@ class SourceTable:
     def size(self) -> int:
         """Bytes of its files."""
         return sum(size for _, size, _ in self._files)
+
+    def columns_of(self, table: TableSchema) -> TableSchema:
+        """The table without the columns that came later: those that this one lacks, and that may be null."""
+        names = {field.name for field in self._source.schema().fields}
+        return replace(
+            table, columns=tuple(each for each in table.columns if each.name in names or not each.nullable)
+        )
 
     def check(self, table: TableSchema) -> None:
         """Check that it has the declared columns; others are ignored.

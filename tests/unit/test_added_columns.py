@@ -11,14 +11,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
-from schemas.errors import Code, StateError
+from schemas.errors import Code, ConfigError, StateError
 from schemas.job import JobDefinition
+from schemas.kinds.initial import DeltaStart
 from schemas.kinds.table_changes import AddColumn, IgnoreField
 from schemas.records import Op
 from schemas.table import TableSchema, declare
 from state.columns import BEFORE_HASH, EPOCH, OFFSET, OP, PARTITION, VNODE, log_schema
+from state.initial.start import Start
 from state.maintenance.compaction import compact_part, parts_of
 from state.maintenance.merge import Merge, merge_files
 from state.replica import BASE_PATH, LOG_PATH, Replica, write_log_file
@@ -26,6 +28,7 @@ from state.storage import Storage
 from state.values.bound_table import BoundTable
 from state.values.plan import Slice
 from state.vnode import row_hashes
+from streaming.cli.topics.initial import initial_table
 from streaming.lane.before.store import LocalStore
 from streaming.scan import snapshot
 from streaming.scan.snapshot import SnapshotReader
@@ -37,8 +40,8 @@ FIRST: Columns = {"id": "bigint", "note": "string"}
 SECOND: Columns = {**FIRST, "c": {"type": "int", "fill": 5}, "d": "string"}
 
 
-def table(columns: Columns) -> TableSchema:
-    return declare({"name": "t", "columns": columns, "primary_key": ["id"], "vnode_count": 2})
+def table(columns: Columns, key: str = "id") -> TableSchema:
+    return declare({"name": "t", "columns": columns, "primary_key": [key], "vnode_count": 2})
 
 
 def version(columns: Columns, ignored: tuple[str, ...] | None = WAIT) -> BoundTable:
@@ -265,3 +268,13 @@ def test_rows_that_a_lane_kept_are_read_anew_with_other_columns(tmp_path: Path) 
     with closing(LocalStore(tmp_path, table(SECOND))) as store:
         assert store._origin != origin
         assert store.epoch is None
+
+
+def test_the_table_that_a_state_starts_from_has_the_fill_of_later_columns(tmp_path: Path) -> None:
+    uri = str(tmp_path / "initial")
+    write_deltalake(uri, pa.table({"note": ["x", None], "id": pa.array([1, 2], pa.int64())}))
+    start = Start(DeltaStart(uri=uri, version=0, offsets=(5,), timestamp=None), (5,), 2)
+    wide = table(SECOND)
+    assert set(initial_table(start, wide).decoded(wide)) == {(1, "x", 5, None), (2, None, 5, None)}
+    with pytest.raises(ConfigError, match="INITIAL_TABLE_MISFIT"):
+        initial_table(start, table({"key": "bigint", **FIRST}, key="key"))

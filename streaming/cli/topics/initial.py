@@ -6,11 +6,13 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from schemas.codec.results import row_type
 from schemas.errors import Code, StateError
 from schemas.settings.config import ServiceConfig
 from schemas.table import TableSchema
+from state.columns import with_fills
 from state.initial.start import Start, TopicStart
-from state.initial.table import checked_table
+from state.initial.table import SourceTable
 from state.storage import Storage
 from streaming.cli.configuration import usage
 from streaming.control.state_view import StateReader
@@ -45,13 +47,21 @@ def start_in(config: ServiceConfig) -> Start | TopicStart | None:
 
 
 def initial_table(start: Start | TopicStart, table: TableSchema) -> InitialTable:
-    """Its rows, read as they are asked for. Raises: ConfigError, as `SourceTable`."""
+    """Its rows, read as they are asked for; columns that came later have their fill.
+
+    Raises: ConfigError, as `SourceTable` and its `check`.
+    """
     if isinstance(start, TopicStart):
         return InitialTable(start.offsets, ())
-    source = checked_table(start.declared, table)
+    source = SourceTable(start.declared.uri, start.declared.version)
+    stored, schema = source.columns_of(table), row_type(table.columns)
+    source.check(stored)
 
     def rows() -> Iterator[pa.Table]:
         for part in source.parts(_ROWS_AT_ONCE):
-            yield from part.read(table)
+            for found in part.read(stored):
+                for field in (field for field in schema if field.name not in stored.by_name):
+                    found = found.append_column(field, pa.nulls(found.num_rows, field.type))
+                yield with_fills(found, stored.column_names, table.fills)
 
     return InitialTable(start.offsets, rows())
