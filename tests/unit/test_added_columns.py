@@ -273,7 +273,7 @@ def test_rows_that_a_lane_kept_are_read_anew_with_other_columns(tmp_path: Path) 
 def test_the_table_that_a_state_starts_from_has_the_fill_of_later_columns(tmp_path: Path) -> None:
     uri = str(tmp_path / "initial")
     write_deltalake(uri, pa.table({"note": ["x", None], "id": pa.array([1, 2], pa.int64())}))
-    start = Start(DeltaStart(uri=uri, version=0, offsets=(5,), timestamp=None), (5,), 2)
+    start = Start(DeltaStart.model_validate({"uri": uri, "version": 0, "offsets": [5]}), (5,), 2)
     wide = table(SECOND)
     assert set(initial_table(start, wide).decoded(wide)) == {(1, "x", 5, None), (2, None, 5, None)}
     with pytest.raises(ConfigError, match="INITIAL_TABLE_MISFIT"):

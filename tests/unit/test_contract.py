@@ -132,7 +132,7 @@ def test_every_control_request_shown_is_one() -> None:
     block = re.search(r"```json\n(.*?)```", section(CONTRACT, "The control topic"), re.DOTALL)
     assert block is not None
     requests = [decode_request(line.encode()) for line in block[1].splitlines()]
-    assert len({type(request.mutation) for request in requests}) == 6
+    assert len({type(request.mutation) for request in requests}) == 7
 
 
 def test_it_lists_every_command_and_every_exit_status() -> None:
