@@ -9,16 +9,15 @@ from schemas.formats.append import AppendFormat
 from schemas.formats.protocol import Images, UpstreamFormat
 from schemas.formats.registry import DEFAULT
 from schemas.job import JobDefinition
-from schemas.kinds.projection import columns_of_text
 from schemas.position import Key
 from schemas.records import Add, Drop, Lanes, Mutation, Pause, Resume, Throttle
 from schemas.settings.limits import Limits
 from schemas.table import TableSchema
 from tests.kit.appended import RowsUpstream
 from tests.kit.avro_codec import KeyCodec
-from tests.kit.masks import hash_key_file
 from tests.kit.tables import vnode_of
 from tests.kit.upstream import Upstream
+from tests.scenarios.jobs import declaration
 from tests.scenarios.keys import KEYLESS, MOST_VNODES, Keys, by_partition, table_of
 from tests.scenarios.script import Command, ScriptError
 from tests.simulation.altering import FILL, GrowingChangelog, narrowed, widened
@@ -31,20 +30,6 @@ from tests.simulation.world import Setting
 
 _OF_OTHERS: dict[str, UpstreamFormat] = {"full": DEFAULT, "after": AfterOnly(), "rows": AppendFormat()}
 _OF_CONNECTORS: dict[str, UpstreamFormat] = {"full": WholeFromConnector(), "after": FromConnector()}
-JOB_OPTIONS = (
-    "output",
-    "filter",
-    "columns",
-    "partitions",
-    "rate",
-    "read",
-    "paused",
-    "format",
-    "from",
-    "until",
-    "hash_key",
-    "key",
-)
 
 
 class PartitionedUpstream(Upstream):
@@ -189,22 +174,7 @@ class Writer:
         self._initial = MemorySource(tuple(ends), tuple(self.upstream.rows.values()))
 
     def _job(self, command: Command) -> JobDefinition:
-        command.expect(2, *JOB_OPTIONS)
-        name, given = command.words[1], command.options
-        declared: dict[str, object] = {"name": name, "output": given.get("output", name)}
-        is_counted = given.get("read") == "topic" or self.table.by_partition
-        if not is_counted or "partitions" in given:
-            declared["output_partitions"] = command.number("partitions", 1)
-        declared |= {key: given[key] for key in ("read", "format", "from", "until") if key in given}
-        declared |= {"filter": given["filter"]} if "filter" in given else {}
-        declared |= {"columns": columns_of_text(given["columns"])} if "columns" in given else {}
-        declared |= {"key": columns_of_text(given["key"])} if "key" in given else {}
-        if "hash(" in given.get("columns", ""):
-            declared["hash_key_file"] = given.get("hash_key") or hash_key_file()
-        declared |= {"rate_limit": command.number("rate", 0)} if "rate" in given else {}
-        declared["paused"] = given.get("paused") == "yes"
-        if not self.table.has_key:
-            declared |= {"format": "append", "barrier_topic": declared["output"]}
+        declared = declaration(command, self.table)
         # The file of a table that grows stays behind.
         is_behind = self.with_c is not None and command.name == "job"
         job = JobDefinition.declare(declared, narrowed(self.table) if is_behind else self.table)
