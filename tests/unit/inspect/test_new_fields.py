@@ -93,7 +93,7 @@ MICROS = logical("long", "timestamp-micros")
         (["int", "string"], 0, "ignored"),
         ("null", None, "ignored"),
     ],
-    ids=str,
+    ids=lambda each: "no default" if each is NO_DEFAULT else str(each),
 )
 def test_in_avro(kind: Any, default: Any, expected: object) -> None:
     assert declared(in_avro(kind, default), AVRO) == expected
