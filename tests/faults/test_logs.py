@@ -14,7 +14,7 @@ from tests.kit.debezium import DebeziumUpstream
 from tests.kit.killed_service import KilledService
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(1_800)]
-POINTS = "planned@1", "lane-sent@1", "lane-committed@1", "replicated@1", "progressed@1"
+POINTS = "planned@1", "lane-sent@1", "lane-committed@1", "replicated@1", "settled@1"
 T0 = 1_730_000_000_000
 
 

@@ -37,7 +37,7 @@ def test_retention_that_took_the_last_batch(broker: EmbeddedBroker, tmp_path: Pa
     for number in range(300):
         upstream.put(row(number))
     tried.completes()
-    for version, point in enumerate(("progressed@2", "settled@2", "planned@3")):
+    for version, point in enumerate(("replicated@2", "settled@2", "planned@3")):
         tried.loses_all()
         upstream.again(20)
         for number in range(version, 300, 7):
