@@ -69,7 +69,7 @@ def worthwhile(rng: random.Random) -> History:
         sizes = len(history.output), len(history.steps[0].partitions)
         records = sum(map(len, history.output))
         is_plain = OutputColumn("n", "n") in history.columns and not any(c.mask for c in history.columns)
-        if history.condition and min(sizes) > 1 and is_plain and records > 60:
+        if history.condition and min(sizes) > 1 and is_plain and not history.key and records > 60:
             return history
 
 
