@@ -13,7 +13,7 @@ import structlog
 
 from schemas.errors import BackfillError, Code, ConfigError, EnvironmentProblem, TopicError
 from schemas.job import JobDefinition
-from schemas.kinds.lanes import lanes_misfit
+from schemas.kinds.lanes import rescale_misfit
 from schemas.records import RecordId
 from schemas.settings.security import hash_key_of
 from state.progress_table import ProgressTable
@@ -187,7 +187,8 @@ class Planner:
             self._state.refuse(job, error, may_raise=self._rescaled(job) is None)
 
     def _rescaled(self, job: JobState) -> str | None:
-        return lanes_misfit(job.definition, self._state.lanes)
+        state, table = self._state, self._setup.table
+        return rescale_misfit(state.lanes, [(job.definition, False)], table, len(state.next_offsets()))
 
     def _wait_for_table(self, job: JobState) -> None:
         # Changes of rows that are not released yet come with these rows, and not as changes.
