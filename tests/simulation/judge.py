@@ -243,7 +243,8 @@ def _plans(world: World) -> Iterator[str]:
         left = outcome.jobs
         jobs = [job.state for job in plan.jobs]
         # The instance that was to pause them may have died before its plan was written.
-        if plan.epoch in paused_at and any(job.paused for job in jobs if job.opened):
+        opened = [job for job in jobs if job.opened]
+        if plan.epoch in paused_at and opened and all(job.paused for job in opened):
             left = tuple(replace(job, paused=True) for job in left)
         # Which jobs have ended with the batch before is what its progress says.
         ended = (replace(job, ended=job.ended or job.definition.until_complete) for job in left)
