@@ -177,8 +177,11 @@ class Instance:
 
     def lose_what_is_done(self, journal: Journal, batches: Batches) -> None:
         """Retention takes all records of batches that are done, at every start; a log that lost some needs them."""
-        plan = None if journal.current is None else journal.current.plan
-        if plan is not None and batches.replica.log_epoch >= batches.finished_epoch:
+        plan, is_mixed = (
+            None if journal.current is None else journal.current.plan,
+            self.storage.memory.is_mixed,
+        )
+        if plan is not None and not (is_mixed and batches.replica.log_epoch < batches.finished_epoch):
             is_part = plan.until is not None and plan.reading is None
             is_done = batches.finished_epoch >= plan.epoch
             is_done = batches.replica.holds(plan) if is_part else is_done

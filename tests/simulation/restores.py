@@ -83,6 +83,7 @@ def mixtures(
             files = left[moment].files.copy()
             if len(tables.get(path, ())) > lost:
                 del files.tables[path][-lost:]
+                files.is_mixed = True
                 if files.has_plan() and may_restore(setting, files):
                     where = f"before step {moment} without {lost} commits of {path}"
                     yield Case(where, _restored(setting, order, left[moment], files, instance_type))

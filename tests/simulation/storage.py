@@ -76,12 +76,14 @@ class Files:
     """Tables whose newest commit is torn."""
     count: int = 0
     """Of data files ever written: no name is used twice."""
+    is_mixed: bool = False
+    """True if one table is older than the others: what the upstream has to hold follows from that one."""
 
     def copy(self) -> Files:
         """The same once more."""
         tables = {path: list(versions) for path, versions in self.tables.items()}
         at_risk = dict(self.unsynced), dict(self.unnamed)
-        return Files(tables, dict(self.contents), *at_risk, set(self.torn), self.count)
+        return Files(tables, dict(self.contents), *at_risk, set(self.torn), self.count, self.is_mixed)
 
     def wrote(self, path: str) -> None:
         """A file is new."""
@@ -97,6 +99,7 @@ class Files:
         """Become what a backup holds."""
         self.tables = {path: list(versions) for path, versions in backup.tables.items()}
         self.torn, self.unsynced, self.unnamed = set(backup.torn), {}, {}
+        self.is_mixed = backup.is_mixed
 
     def has_plan(self) -> bool:
         """Whether the journal holds one, torn commits left out: without it the state is a new one, not an older one."""
