@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from schemas.errors import CommitConflict, EnvironmentProblem, TopicError
+from schemas.errors import CommitConflict, EnvironmentProblem, Fenced, TopicError
 from schemas.job import JobDefinition
 from state.progress_table import ProgressTable
 from state.replica import Replica
@@ -136,12 +136,23 @@ class Executor:
                 for job in plan.open_jobs:
                     self.setup.sink_of(job.state.definition).open_letters(job.state.definition)
                 if plan.parks_early:
-                    self.setup.early_letters(plan.parked, f"{transactional_id(self.replica)}-letters")
+                    self._write_early_letters(plan)
             except (TopicError, EnvironmentProblem):
                 # Else the next start would fail as well, whatever the configuration has for such records by then.
                 self._changed(without_parked(plan), done)
                 raise
         return left
+
+    def _write_early_letters(self, plan: BatchPlan) -> None:
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                self.setup.early_letters(plan.parked, f"{transactional_id(self.replica)}-letters")
+            except Fenced:
+                # The instance that we took over from may have been late with its producer; ours is the next one.
+                if attempt == ATTEMPTS or self.setup.journal.is_superseded:
+                    raise
+            else:
+                return
 
     def _without(self, plan: BatchPlan, job: JobState, error: TopicError, done: Done) -> tuple[Effect, ...]:
         left = self._changed(plan.with_jobs([each for each in plan.jobs if each.state != job]), done)

@@ -43,3 +43,9 @@ def test_a_seed_is_a_history_bit_by_bit() -> None:
     for seed in range(5):
         assert play(seed).trace == play(seed).trace
     assert len({play(seed).digest for seed in range(5)}) == 5
+
+
+@pytest.mark.parametrize("seed", [11_502, 24_057])
+def test_a_former_instance_that_is_late_with_its_letters_ends_nobody(seed: int) -> None:
+    """Its producer fences that of its successor, which takes the next one. What a seed draws may change."""
+    assert not play(seed).violations
