@@ -106,12 +106,9 @@ class JobDefinition:
         key = declared_key(declaration.get("key"), columns, table, scan, faults)
         in_key = output_columns(key_of(columns, key or table.primary_key), table)
         names = tuple(column.name for column in in_key)
-        for misfit in (
-            format_.misfit(replace(table, columns=in_key, primary_key=names)),
-            scan.misfit_of(table),
-        ):
-            if misfit:
-                faults.add(misfit)
+        keyed = replace(table, columns=in_key, primary_key=names)
+        for reason in filter(None, (format_.misfit(keyed), scan.misfit_of(table))):
+            faults.add(reason)
         barriers = barriers_of_output(declaration, format_, faults)
         may_lose = flag("allow_retention", declaration, faults)
         job = cls(

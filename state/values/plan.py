@@ -226,9 +226,9 @@ class BatchPlan:
         ended = progress_epoch if self.raises_positions else max(progress_epoch, log_epoch)
         return self.until is None and ended >= self.epoch
 
-    def finished_epoch(self, progress_epoch: int, log_epoch: int) -> int:
-        """The epoch of the last finished batch, as `is_done` tells it; 0 before the first."""
-        if self.is_done(progress_epoch, log_epoch):
+    def finished_epoch(self, *, is_done: bool) -> int:
+        """The epoch of the last finished batch, this one if it `is_done`; 0 before the first."""
+        if is_done:
             return self.epoch
         return 0 if self.start is None else self.start.epoch
 

@@ -48,6 +48,11 @@ def version_of(
     return version
 
 
+def version_in(config: ServiceConfig, storage: Storage, changes: Sequence[TableChange] = ()) -> BoundTable:
+    """`version_of` the state in a folder, whose journal is there."""
+    return version_of(config, Journal(storage, config.table).current, changes, state=storage.root)
+
+
 def asked_by(plan: BatchPlan | None) -> Iterator[tuple[TableChange, ...]]:
     """The changes in a plan's barriers. They may be made before its batch is done: rows are the same."""
     for aligned in () if plan is None else plan.barriers:
@@ -72,9 +77,7 @@ def as_known(config: ServiceConfig) -> ServiceConfig:
     if not storage.exists(JOURNAL_PATH, "_delta_log"):
         return config
     try:
-        return with_version(
-            config, version_of(config, Journal(storage, config.table).current, state=storage.root)
-        )
+        return with_version(config, version_in(config, storage))
     except BackfillError:  # what is wrong with it is for others to say
         return config
 

@@ -149,7 +149,7 @@ class StateReader:
         table = self._table.with_partitions(0 if plan is None else len(plan.first_offsets))
         stored = files.rows_by_vnode(table.vnode_count or 1)
         is_done = plan is not None and plan.is_done(done.epoch, replica.log_epoch)
-        epoch = 0 if plan is None else plan.finished_epoch(done.epoch, replica.log_epoch)
+        epoch = 0 if plan is None else plan.finished_epoch(is_done=is_done)
         start = None if entry is None else Start.from_binding(entry.table)
         outcome = self._outcome(plan, is_done=is_done)
         states = outcome.jobs
@@ -176,7 +176,7 @@ class StateReader:
         """The last end alone, None once a batch was finished behind it."""
         journal = Journal(self._storage, self._table)
         plan = None if journal.current is None else journal.current.plan
-        return journal.end_since(0 if plan is None else plan.finished_epoch(*self._done()))
+        return journal.end_since(0 if plan is None else plan.finished_epoch(is_done=self._is_done(plan)))
 
     def suspended_end(self) -> LastEnd | None:
         """The last end of a table that waits for a decision; None of any other."""
@@ -192,11 +192,13 @@ class StateReader:
         """The jobs without their progress."""
         entry = Journal(self._storage, self._table).current
         plan = None if entry is None else entry.plan
-        return self._outcome(plan, is_done=plan is not None and plan.is_done(*self._done())).jobs
+        return self._outcome(plan, is_done=plan is not None and self._is_done(plan)).jobs
 
-    def _done(self) -> tuple[int, int]:
-        """The epochs of progress and log. Read them after the journal: they are at least as new then."""
-        return ProgressTable(self._storage, self._table).epoch, Replica(self._storage, self._table).log_epoch
+    def _is_done(self, plan: BatchPlan) -> bool:
+        """True if the tables hold all of the plan. Read them after the journal: they are at least as new then."""
+        if not plan.raises_positions and plan.is_done(0, Replica(self._storage, self._table).log_epoch):
+            return True  # commands ask again and again: the second table is opened where the first does not decide
+        return plan.is_done(ProgressTable(self._storage, self._table).epoch, 0)
 
     def _outcome(self, plan: BatchPlan | None, *, is_done: bool) -> JobsOutcome:
         """The jobs and lanes behind the last batch that is done."""
@@ -209,7 +211,7 @@ class StateReader:
     def report_on(self, epoch: int) -> MutationReport | None:
         """The report on the mutation of this barrier; None while its batch is not done."""
         plan = Journal(self._storage, self._table).plan_with(epoch)
-        if plan is None or not plan.is_done(*self._done()):
+        if plan is None or not self._is_done(plan):
             return None
         reports = jobs_after(plan, self._table).reports
         return next((report for report in reports if report.epoch == epoch), None)

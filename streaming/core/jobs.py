@@ -45,7 +45,7 @@ class JobsOutcome:
     stop: bool = False
     lanes: int | None = None
     changes: tuple[TableChange, ...] = ()
-    """Those of the table that were asked for, for the next batch."""
+    """Changes of the table that were asked for, for the next batch."""
 
     def __or__(self, other: JobsOutcome) -> JobsOutcome:
         lanes = self.lanes if other.lanes is None else other.lanes
@@ -230,7 +230,7 @@ def apply_mutation(
             return JobsOutcome(jobs, (MutationReport(epoch, f"lanes {count}"),), lanes=count)
         case Alter(text):
             changes = changes_from_json(json.loads(text))
-            refused = _misfit(table, changes)
+            refused = _refusal(table, changes)
             report = MutationReport(epoch, f"alter: {in_words(changes)}")
             return refuse(*refused) if refused else JobsOutcome(jobs, (report,), changes=changes)
         case Other(name):
@@ -238,7 +238,7 @@ def apply_mutation(
             return refuse(Code.MUTATION_UNKNOWN, f"{shown}: a mutation that this version does not know")
 
 
-def _misfit(table: TableSchema, changes: Sequence[TableChange]) -> tuple[Code, str] | None:
+def _refusal(table: TableSchema, changes: Sequence[TableChange]) -> tuple[Code, str] | None:
     """The code and the reason of a refusal; None for changes that the table can have."""
     try:
         altered(table, changes)

@@ -35,7 +35,7 @@ from streaming.observe.changes import JobEstimate, Limit, NewJob, Taken, WayOn
 from streaming.observe.metrics import Metrics
 from streaming.observe.middleware import ApiAuth, Bounded, NotAllowed, not_allowed
 from streaming.observe.models import EventStatus, OutputStatus, Point, ReadingStatus, Status, VnodeStatus
-from streaming.observe.problems import REFUSALS, foreseen, not_as_described, not_here
+from streaming.observe.problems import REFUSALS, foreseen, not_as_described, not_here, unknown_job
 from streaming.observe.status_cache import StatusCache
 
 if TYPE_CHECKING:
@@ -157,11 +157,6 @@ def _status_routes(cache: StatusCache, outputs: Outputs, door: ApiAuth) -> APIRo
         return outputs(job)
 
     return router
-
-
-def unknown_job(job: str) -> ConfigError:
-    """The error for a name that no job has."""
-    return ConfigError(Code.JOB_UNKNOWN, found=f"no job {job}")
 
 
 def _job_routes(

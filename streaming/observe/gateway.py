@@ -11,17 +11,17 @@ from schemas.kinds.table_changes import TableChange, changes_from_json
 from schemas.records import Add, Drop, Mutation, record_from_text
 from schemas.settings.config import ServiceConfig
 from schemas.table import TableSchema
-from state.journal import Journal
 from state.storage import Storage
 from streaming.control.client import refuse, send_request, send_suspended
 from streaming.control.cost import cost_of
-from streaming.control.known_table import version_of
+from streaming.control.known_table import version_in
 from streaming.control.suspended import not_suspended, suspended
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.readers import readers_of
 from streaming.kafka.topics import watermarks
 from streaming.observe.changes import JobEstimate, WayOn
 from streaming.observe.models import OutputStatus
+from streaming.observe.problems import unknown_job
 from streaming.observe.status_cache import StatusCache
 from streaming.registry.outputs import OutputSchemas
 from streaming.sink.protocol import SinkOf
@@ -86,8 +86,7 @@ class ControlApi:
             changes = changes_from_json(raw)
         except ValueError as reason:
             raise ConfigError(Code.TABLE_INVALID, where=self.table.name, found=str(reason)) from None
-        entry = Journal(self.storage, self.table).current
-        version_of(self.config(), entry, changes, state=self.storage.root)
+        version_in(self.config(), self.storage, changes)
         return changes
 
     def plan(self, job: JobDefinition) -> JobEstimate:
@@ -111,7 +110,7 @@ class ControlApi:
         """Offsets and readers of a job's output. Raises: ConfigError(JOB_UNKNOWN); as `readers_of`."""
         known = next((each.definition for each in self.cache.jobs()[2] if each.name == job), None)
         if known is None:
-            raise ConfigError(Code.JOB_UNKNOWN, found=f"no job {job}")
+            raise unknown_job(job)
         return OutputStatus.model_validate(readers_of(self.kafka, known.output))
 
     def _refuse(self, mutation: Mutation) -> None:

@@ -10,7 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from schemas.errors import BackfillError, Code
+from schemas.errors import BackfillError, Code, ConfigError
 from streaming.observe.changes import Problem
 from streaming.observe.middleware import problem
 
@@ -71,3 +71,8 @@ def _usage(status: int, found: str, headers: Mapping[str, str] | None = None) ->
         next_step="see /api/openapi.json",
         headers=headers,
     )
+
+
+def unknown_job(job: str) -> ConfigError:
+    """The error for a name that no job has."""
+    return ConfigError(Code.JOB_UNKNOWN, found=f"no job {job}")

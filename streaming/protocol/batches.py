@@ -124,7 +124,8 @@ class Batches:
         entry = self._setup.journal.current
         if entry is None or entry.plan is None:
             return 0
-        return entry.plan.finished_epoch(self.executor.progress_table.epoch, self.replica.log_epoch)
+        epochs = self.executor.progress_table.epoch, self.replica.log_epoch
+        return entry.plan.finished_epoch(is_done=entry.plan.is_done(*epochs))
 
     def reads_on(self, done: BatchReport) -> bool:
         return reads_on(

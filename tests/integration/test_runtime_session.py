@@ -45,22 +45,22 @@ def test_a_worker_is_used_again_although_its_work_did_not_look_at_the_rows(spark
 
 def test_what_a_worker_has_imported_is_not_looked_at_for_garbage_after_each_task(spark: SparkSession) -> None:
     rows = spark.range(0, 1, 1, 1)
-    [(kept, looked_at)] = run_each(rows, lambda slot, batches: (gc.get_freeze_count(), len(gc.get_objects())))
-    assert kept > 10 * looked_at
+    [(kept, idle_api)] = run_each(rows, lambda slot, batches: (gc.get_freeze_count(), len(gc.get_objects())))
+    assert kept > 10 * idle_api
 
 
 def test_wide_rows_come_to_a_worker_a_few_at_a_time_and_narrow_ones_many(spark: SparkSession) -> None:
     def sizes(slot: int, batches: Iterable[pa.RecordBatch]) -> list[tuple[int, int]]:
         return [(batch.num_rows, batch.nbytes) for batch in batches]
 
-    def looked_at(width: int, rows: int) -> list[tuple[int, int]]:
+    def idle_api(width: int, rows: int) -> list[tuple[int, int]]:
         wide = spark.range(0, rows, 1, 1).select(F.lpad(F.col("id").cast("string"), width, "x").alias("v"))
         (found,) = run_each(wide, sizes)
         assert sum(count for count, _ in found) == rows
         return found
 
-    assert all(size <= ARROW_BATCH_BYTES + 1_000_000 for _, size in looked_at(900_000, 60))
-    assert max(count for count, _ in looked_at(100, 25_000)) == 10_000
+    assert all(size <= ARROW_BATCH_BYTES + 1_000_000 for _, size in idle_api(900_000, 60))
+    assert max(count for count, _ in idle_api(100, 25_000)) == 10_000
 
 
 def test_what_the_jvm_writes_to_its_temporary_folder_goes_with_the_session(spark: SparkSession) -> None:

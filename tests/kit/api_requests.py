@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NoReturn
+
+from fastapi import FastAPI
+
 from schemas.errors import Code, ConfigError
 from schemas.job import JobDefinition
 from schemas.records import Add, Mutation
-from streaming.observe.api import unknown_job
+from streaming.observe.api import build
 from streaming.observe.changes import JobEstimate, WayOn
+from streaming.observe.metrics import Metrics
+from streaming.observe.middleware import ApiAuth
 from streaming.observe.models import OutputStatus, ReaderStatus
+from streaming.observe.problems import unknown_job
+from streaming.observe.status_cache import StatusCache
+from tests.kit.reports import TABLE
 
 
 class Requests:
@@ -51,3 +61,22 @@ class Requests:
             raise unknown_job(job)
         reader = ReaderStatus(group="warehouse", state="STABLE", behind=7)
         return OutputStatus(offsets=110, readers=[reader], unasked=0)
+
+
+def idle_api(cache: StatusCache, door: ApiAuth, hosts: Sequence[str] = ("127.0.0.1",)) -> FastAPI:
+    """An API that takes every request, and is asked neither what a job will cost nor about outputs."""
+    return build(
+        cache,
+        Metrics(),
+        lambda _: "",
+        lambda: TABLE,
+        door,
+        list(hosts),
+        plans=_not_asked,
+        ways_on=lambda way: "",
+        outputs=_not_asked,
+    )
+
+
+def _not_asked(_: object) -> NoReturn:
+    raise AssertionError("a plan or an output was asked for")

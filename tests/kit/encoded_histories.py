@@ -76,7 +76,7 @@ def encoded(history: History) -> tuple[Entries, Entries]:
 
 
 def view_of(history: History) -> OutputView:
-    """What its job shows of rows."""
+    """The rows as its job shows them."""
     return OutputView(history.table, history.columns, history.condition, hash_key=HASH_KEY, key=history.key)
 
 

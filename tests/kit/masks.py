@@ -1,4 +1,4 @@
-"""What a job shows of a row, a value at a time: the plain model of docs/outputs.md#columns."""
+"""The plain model of docs/outputs.md#columns: the columns of a row as a job shows them, a value at a time."""
 
 from __future__ import annotations
 

@@ -14,8 +14,7 @@ from state.values.pin import ReplicaVersion
 from state.values.plan import AlignedBarrier, BatchPlan, JobState
 from state.values.progress import Progress
 from streaming.core.jobs import JobsOutcome
-from streaming.observe.changes import JobEstimate
-from streaming.observe.models import OutputStatus, SourceStatus
+from streaming.observe.models import SourceStatus
 from streaming.protocol.report import BatchReport
 
 TABLE = declare(
@@ -78,13 +77,3 @@ def report(
         vnode_count,
         ReplicaFiles(0, base, ()),
     )
-
-
-def no_plan(_: JobDefinition) -> JobEstimate:
-    """For an API that is not asked what a job will cost."""
-    raise AssertionError("a plan was asked for")
-
-
-def no_output(_: str) -> OutputStatus:
-    """For an API that is not asked about outputs."""
-    raise AssertionError("an output was asked for")

@@ -97,7 +97,7 @@ def model(intervals: Sequence[Sequence[Sequence[Said]]]) -> Rows:
 
 @dataclass
 class Service:
-    """What a service does of it, without a broker: batches of intervals, each tried again as the table grows."""
+    """A service without a broker: batches of intervals, each tried again as the table grows."""
 
     intervals: Sequence[Sequence[Sequence[Said]]]
     upside_down: bool

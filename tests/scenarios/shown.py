@@ -109,7 +109,7 @@ class Shown:
         epochs = table.epoch, log.log_epoch
         yield from self._reading(world, plan, is_done=plan.is_done(*epochs))
         yield f"log: barrier {number_of(log.log_epoch)}, base: barrier {number_of(log.compacted_epoch)}"
-        yield f"progress: barrier {number_of(max(table.epoch, plan.finished_epoch(*epochs)))}"
+        yield f"progress: barrier {number_of(max(table.epoch, plan.finished_epoch(is_done=plan.is_done(*epochs))))}"
         # The mutations of an open batch have yet to take effect.
         jobs = tuple(job.state for job in plan.jobs)
         if plan.is_done(*epochs):

@@ -211,7 +211,8 @@ def _progress(world: World, last: int) -> Iterator[str]:
     storage, table = world.storage, world.setting.table
     entry = Journal(storage, table).current
     epochs = ProgressTable(storage, table).epoch, Replica(storage, table).log_epoch
-    epoch = 0 if entry is None or entry.plan is None else entry.plan.finished_epoch(*epochs)
+    plan = None if entry is None else entry.plan
+    epoch = 0 if plan is None else plan.finished_epoch(is_done=plan.is_done(*epochs))
     if epoch != last or epochs[0] > last:
         yield f"the last finished batch ends with {epoch}, the upstream with {last}"
     rows = Ledger(world.storage, PROGRESS_PATH, SCHEMA).read().to_pylist()

@@ -17,13 +17,12 @@ from ruamel.yaml import YAML
 from schemas.errors import Code, Fenced
 from schemas.settings.config import load
 from schemas.settings.documents import read_mapping
-from streaming.observe.api import build
-from streaming.observe.metrics import Metrics
 from streaming.observe.middleware import ApiAuth
 from streaming.observe.status_cache import StatusCache
 from streaming.service.vitals import Vitals
+from tests.kit.api_requests import idle_api
 from tests.kit.charts import kind_of
-from tests.kit.reports import SOURCE, TABLE, no_output, no_plan
+from tests.kit.reports import SOURCE
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docker" / "kubernetes"
@@ -106,17 +105,7 @@ def test_probes_ask_for_paths_that_there_are_and_are_let_in() -> None:
     cache = StatusCache("up", "orders", "me", 4, vitals, SOURCE)
     door = ApiAuth("a token of the test", is_local=False)
     hosts = read_mapping(FOLDER / "config.yaml", Code.CONFIG_INVALID, expected="a file")["http"]["hosts"]
-    app = build(
-        cache,
-        Metrics(),
-        lambda _: "",
-        lambda: TABLE,
-        door,
-        hosts,
-        plans=no_plan,
-        ways_on=lambda way: "",
-        outputs=no_output,
-    )
+    app = idle_api(cache, door, hosts)
     asked = {CONTAINER[f"{kind}Probe"]["httpGet"]["path"] for kind in ("startup", "readiness", "liveness")}
     with TestClient(app, base_url="http://10.1.2.3:8080") as client:
         assert {path: client.get(path).status_code for path in asked} == {"/healthz": 200, "/readyz": 503}

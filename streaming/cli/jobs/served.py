@@ -15,10 +15,9 @@ from schemas.job import JobDefinition
 from schemas.kinds.table_changes import TableChange
 from schemas.records import Add, Drop, Mutation
 from schemas.settings.config import ServiceConfig, load
-from state.journal import Journal
 from state.storage import Storage
 from streaming.cli.configuration import required_config
-from streaming.control.known_table import as_known, version_of
+from streaming.control.known_table import as_known, version_in
 from streaming.control.state_view import StateReader
 from streaming.control.suspended import suspended
 from streaming.runtime.sign_of_life import is_recent, last_seen_ms
@@ -111,8 +110,7 @@ class Served:
 
     def check_changes(self, changes: Sequence[TableChange]) -> None:
         """Raises: ConfigError, StateError for changes that the table can't have."""
-        entry = Journal(self.storage, self.config.table).current
-        version_of(self.config, entry, changes, state=self.storage.root)
+        version_in(self.config, self.storage, changes)
 
     def check(self, mutation: Mutation) -> None:
         """Raises: ConfigError for a mutation that the service would refuse as things are now."""

@@ -98,7 +98,6 @@ class Recovery:
 
     def _known_upto(self, plan: BatchPlan) -> int:
         """The barrier up to which the state has all positions; the table may hold more of the jobs known by then."""
-        committed = self.executor.progress_table.epoch
         if self.lacks_progress(plan):
-            return committed
-        return plan.finished_epoch(committed, self.executor.replica.log_epoch)
+            return self.executor.progress_table.epoch
+        return plan.finished_epoch(is_done=self.is_done(plan))

@@ -52,6 +52,7 @@ class Surroundings:
     changes: tuple[TableChange, ...] = ()
     version: BoundTable | None = None
     """The table that the state has from now on, once it is known to be the declared one or behind it."""
+    _settled: ServiceConfig | None = None
 
     @property
     def broker(self) -> KafkaSettings:
@@ -70,7 +71,7 @@ class Surroundings:
     @property
     def config(self) -> ServiceConfig:
         """The configuration with what follows from the number of the upstream's partitions, and from the state."""
-        return self._counted if self.version is None else with_version(self._counted, self.version)
+        return self._counted if self._settled is None else self._settled
 
     @cached_property
     def _counted(self) -> ServiceConfig:
@@ -79,6 +80,7 @@ class Surroundings:
     def settle(self) -> None:
         """Find the `version`. Raises: as `version_of`."""
         self.version = version_of(self._counted, self.entry, self.changes, state=self.storage.root)
+        self._settled = with_version(self._counted, self.version)
 
     @cached_property
     def sinks(self) -> Sinks:

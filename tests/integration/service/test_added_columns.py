@@ -116,7 +116,7 @@ def test_new_columns_come_with_a_restart_and_nothing_of_them_is_lost(
 
 
 class Outcome(NamedTuple):
-    """What a command says."""
+    """The answer of a command."""
 
     status: int
     out: str

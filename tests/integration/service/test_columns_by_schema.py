@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -48,8 +49,9 @@ class GrowingUpstream(RealUpstream):
     def key_of(self, number: int) -> bytes:
         return json_of({"id": number})
 
+    @abstractmethod
     def value_of(self, row: dict[str, Any]) -> bytes:
-        raise NotImplementedError
+        """A row with the fields of the schema at the time."""
 
 
 class GrowingAvro(GrowingUpstream):

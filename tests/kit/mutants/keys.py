@@ -12,7 +12,7 @@ from tests.kit.mutants.spots import change_of, item_at, mutant, pick, spots_of
 
 
 def _is_moved(items: list[Item], index: int) -> bool:
-    """Whether a DELETE is followed by the INSERT of the same UPDATE."""
+    """True if a DELETE is followed by the INSERT of the same UPDATE."""
     source = items[index].source
     is_first = source is not None and source.op is Op.UPDATE and change_of(items[index]).op is Op.DELETE
     return is_first and any(_is_second(items[index], later) for later in items[index + 1 :])

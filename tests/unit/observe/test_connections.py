@@ -14,13 +14,12 @@ import pytest
 
 from schemas.settings.http import HttpConfig
 from streaming.observe import middleware, server
-from streaming.observe.api import build
-from streaming.observe.metrics import Metrics
 from streaming.observe.middleware import ApiAuth
 from streaming.observe.server import MOST_WAITING, served
 from streaming.observe.status_cache import StatusCache
 from streaming.service.vitals import Vitals
-from tests.kit.reports import SOURCE, TABLE, job, no_output, no_plan, report
+from tests.kit.api_requests import idle_api
+from tests.kit.reports import SOURCE, job, report
 
 WAIT_S = 20
 
@@ -38,17 +37,7 @@ def cache() -> StatusCache:
 @pytest.fixture
 def address(cache: StatusCache) -> Iterator[tuple[str, int]]:
     door = ApiAuth(None, is_local=True)
-    app = build(
-        cache,
-        Metrics(),
-        lambda _: "",
-        lambda: TABLE,
-        door,
-        ["127.0.0.1"],
-        plans=no_plan,
-        ways_on=lambda way: "",
-        outputs=no_output,
-    )
+    app = idle_api(cache, door)
     with served(app, HttpConfig.model_validate({"listen": "127.0.0.1:0"})) as address:
         host, port = address.removeprefix("http://").split(":")
         yield host, int(port)

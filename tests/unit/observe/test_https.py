@@ -16,13 +16,12 @@ from schemas.errors import Code, ConfigError
 from schemas.settings.config import check
 from schemas.settings.http import HttpConfig
 from streaming.control.service_api import read_condition
-from streaming.observe.api import build
-from streaming.observe.metrics import Metrics
 from streaming.observe.middleware import ApiAuth
 from streaming.observe.server import served
 from streaming.observe.status_cache import StatusCache
 from streaming.service.vitals import Vitals
-from tests.kit.reports import SOURCE, TABLE, job, no_output, no_plan, report
+from tests.kit.api_requests import idle_api
+from tests.kit.reports import SOURCE, TABLE, job, report
 from tests.kit.secure import Certificates, private
 
 _TOKEN = "a token of the test"
@@ -43,17 +42,7 @@ def running(certificates: Certificates, tmp_path: Path) -> Iterator[HttpConfig]:
     cache.note(report([job("copy")]))
     vitals.batch_done()
     door = ApiAuth(_TOKEN, is_local=False)
-    app = build(
-        cache,
-        Metrics(),
-        lambda _: "",
-        lambda: TABLE,
-        door,
-        ["127.0.0.1"],
-        plans=no_plan,
-        ways_on=lambda way: "",
-        outputs=no_output,
-    )
+    app = idle_api(cache, door)
     declared = {
         "listen": "127.0.0.1:0",
         "certificate_file": str(certificate),

@@ -14,13 +14,12 @@ from schemas.settings.http import HttpConfig
 from state.small_files import ReadPace, kept_pace
 from state.storage import Storage
 from streaming.control.service_api import read_condition, set_pace
-from streaming.observe.api import build
-from streaming.observe.metrics import Metrics
 from streaming.observe.middleware import ApiAuth
 from streaming.observe.server import served
 from streaming.observe.status_cache import StatusCache
 from streaming.service.vitals import Vitals
-from tests.kit.reports import SOURCE, TABLE, job, no_output, no_plan, report
+from tests.kit.api_requests import idle_api
+from tests.kit.reports import SOURCE, job, report
 from tests.kit.secure import private
 from tests.kit.table_reading import reading
 
@@ -47,17 +46,7 @@ def cache(storage: Storage) -> StatusCache:
 
 @pytest.fixture
 def client(cache: StatusCache) -> Iterator[TestClient]:
-    app = build(
-        cache,
-        Metrics(),
-        lambda _: "",
-        lambda: TABLE,
-        ApiAuth(_TOKEN, is_local=True),
-        ["testserver"],
-        plans=no_plan,
-        ways_on=lambda way: "",
-        outputs=no_output,
-    )
+    app = idle_api(cache, ApiAuth(_TOKEN, is_local=True), ["testserver"])
     with TestClient(app) as found:
         yield found
 
@@ -111,17 +100,7 @@ def test_a_table_that_is_there_has_no_pace(client: TestClient, cache: StatusCach
 
 
 def test_the_command_asks_the_service_itself(cache: StatusCache, storage: Storage, tmp_path: Path) -> None:
-    app = build(
-        cache,
-        Metrics(),
-        lambda _: "",
-        lambda: TABLE,
-        ApiAuth(_TOKEN, is_local=True),
-        ["127.0.0.1"],
-        plans=no_plan,
-        ways_on=lambda way: "",
-        outputs=no_output,
-    )
+    app = idle_api(cache, ApiAuth(_TOKEN, is_local=True))
     token = {"token_file": str(private(tmp_path / "token", _TOKEN))}
     with served(app, HttpConfig.model_validate({"listen": "127.0.0.1:0", **token})) as address:
         listen = {"listen": address.removeprefix("http://")}
