@@ -10,7 +10,7 @@ from dataclasses import field as dataclass_field
 from typing import Any, Literal, cast
 
 from schemas.faults import nearest
-from schemas.kinds.fills import fill_of, is_text
+from schemas.kinds.fills import fill_of, has_utf8
 from schemas.types import ColumnType, TypeName, Value, json_literal
 
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
@@ -178,7 +178,7 @@ def _names_in_records(name: str, field: object) -> list[str]:
         return [name]
     names = list[str]()
     for each in field if isinstance(field, list) and field else [field]:
-        if not (isinstance(each, str) and 0 < len(each) <= _MAX_FIELD and is_text(each)):
+        if not (isinstance(each, str) and 0 < len(each) <= _MAX_FIELD and has_utf8(each)):
             raise ValueError(f"field {each!r} is no text of 1 to {_MAX_FIELD} characters")
         names.append(each)
     return names

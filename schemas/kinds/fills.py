@@ -31,7 +31,7 @@ def fill_of(given: object, kind: ColumnType) -> Value:
         case TypeName.DECIMAL if type(given) in (int, float, str):
             return _decimal(str(given), kind)
         case TypeName.STRING if isinstance(given, str):
-            if not is_text(given):
+            if not has_utf8(given):
                 raise ValueError("text without half a surrogate pair")
             return given
         case TypeName.BINARY if isinstance(given, str):
@@ -68,7 +68,7 @@ def _decimal(text: str, kind: ColumnType) -> Decimal:
     return exact
 
 
-def is_text(text: str) -> bool:
+def has_utf8(text: str) -> bool:
     """False for a string with half a surrogate pair, which has no UTF-8."""
     try:
         text.encode()

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
+from schemas.codec.logs import TEXTS
 from schemas.errors import Code
 from schemas.formats.debezium import DebeziumFormat
 from schemas.json.debezium_values import TimeMode
@@ -150,6 +151,20 @@ def test_further_fields_may_have_any_name(format_: DebeziumFormat) -> None:
     assert differences(format_, TABLE, found) == []
     assert len(set(by_reference(format_, TABLE, found))) == 1
     assert TRANSACTION not in changes_of(format_, TABLE, found).rows.column_names
+
+
+def test_half_a_surrogate_pair_beside_the_row_costs_no_other_record() -> None:
+    key, row = b'{"name":"a","id":7}', '"after":{"name":"a","id":7}'
+    values = [rf'{{"op":"c",{row},"source":{{"connector":"mysql","{name}":"\ud800"}}}}' for name in TEXTS]
+    values += [
+        rf'{{"op":"\ude00\ud83d",{row}}}',
+        rf'{{"op":"c",{row},"\ud800":"\ud800"}}',
+        f'{{"op":"c",{row}}}',
+    ]
+    found: list[Record] = [(key, each.encode()) for each in values]
+    assert differences(PRECISE, TABLE, found) == []
+    read = by_reference(PRECISE, TABLE, found)
+    assert [each for each in read if isinstance(each, str)] == [Code.UNKNOWN_OP]
 
 
 MEANINGS = {

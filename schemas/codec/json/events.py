@@ -24,6 +24,7 @@ from schemas.codec.results import Flags, null_where, row_type
 from schemas.json.debezium_values import DebeziumValues
 from schemas.json.parsing.field_schemas import NO_SCHEMAS
 from schemas.json.parsing.tokens import Fields, JsonError, Kind, Token
+from schemas.kinds.fills import has_utf8
 from schemas.table import Column
 
 FORM = "a change event in JSON"
@@ -68,7 +69,7 @@ class JsonEvents(JsonReader):
         if fields is None:
             return Slow(None)
         envelope = _without_nulls(fields)
-        op = envelope["op"].text if "op" in envelope else None
+        op = _op(envelope.get("op"))
         has_time = "ts_ms" in envelope
         event: dict[str, Any] = {"op": op, "has_time": has_time}
         if op == MESSAGE or (op is None and has_time and not {"after", "source"} & envelope.keys()):
@@ -168,7 +169,12 @@ def _text(token: Token | None, name: str) -> str | None:
     is_text = token is not None and (
         token.kind is Kind.TEXT or (token.kind is Kind.BOOLEAN and name == "snapshot")
     )
-    return token.text if token is not None and is_text else None
+    return token.text if token is not None and is_text and has_utf8(token.text) else None
+
+
+def _op(token: Token | None) -> str | None:
+    """The op; a text that has no UTF-8 is an unknown one, in ASCII."""
+    return None if token is None else token.text.encode("utf-8", "backslashreplace").decode()
 
 
 def _long(token: Token | None) -> int | None:

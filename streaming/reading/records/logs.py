@@ -29,6 +29,7 @@ _SEQUENCE = re.compile(r'\["([0-9]{1,19})","[0-9]{1,19}"\]')
 _FILE = re.compile(r"(?s).*\.([0-9]{1,18})")
 _GTID = re.compile(r"(?s)(?:(.*):|([^:]*)-)([0-9]{1,19})")
 _LSN = re.compile(r"([0-9a-fA-F]{8}):([0-9a-fA-F]{8}):([0-9a-fA-F]{4})")
+_HALF_A_PAIR = re.compile(r"[\ud800-\udfff]")
 _MOST = 2**63
 
 
@@ -90,14 +91,15 @@ def place_in_log(source: Mapping[str, Any]) -> PlaceInLog | None:
     return PlaceInLog(log, position, _number(source, "ts_ms"))
 
 
-# Fields of another type, as other connectors have them under these names, are as good as not there.
+# Fields of another type, as other connectors have them under these names, are as good as not there. So is a text that
+# has no UTF-8: no connector writes one.
 
 
 def _text(source: Mapping[str, Any], name: str) -> str:
     text = source.get(name)
     if type(text) is bool and name == "snapshot":
         return "true" if text else "false"
-    return text if type(text) is str else ""
+    return text if type(text) is str and _HALF_A_PAIR.search(text) is None else ""
 
 
 def _number(source: Mapping[str, Any], name: str) -> int | None:
