@@ -1,8 +1,8 @@
-"""Small JSON files of a state, each there as a whole or not at all: schemas, empty ranges, pins, a first read's pace.
+"""Small JSON files of a state, each there as a whole or not at all: schemas, empty ranges, pins, pace, counts.
 
 None of them is needed for exactly once. A lost schema costs a request to the registry; without the empty ranges
 DATA_LOST may be reported where nothing is lost; without a pace the configuration's counts; without its pin a version of
-the replica is cleaned away.
+the replica is cleaned away; without counts those of jobs begin anew.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from state.values.pin import ReplicaVersion
 SCHEMAS_FOLDER = "schemas"
 _EMPTY_RANGES = "upstream", "empty.json"
 _PACE = "initial", "pace.json"
+_COUNTS = "presence", "sent.json"
 PINS_FOLDER = "pins"
 
 
@@ -111,6 +112,33 @@ def kept_pace(storage: Storage) -> ReadPace | None:
 def keep_pace(storage: Storage, pace: ReadPace) -> None:
     """Keep a pace for the next start. Raises: OSError."""
     storage.write_file(json.dumps(asdict(pace)).encode(), *_PACE)
+
+
+@dataclass(frozen=True, slots=True)
+class SentCount:
+    """The records that a job has sent since a Unix time. `start` is the job's: another one may have its name later."""
+
+    start: int
+    since: float
+    sent: int
+
+
+def kept_counts(storage: Storage) -> dict[str, SentCount]:
+    """The counts that were kept last, by job; none for a file that is missing or damaged."""
+    try:
+        raw = json.loads(storage.read_file(*_COUNTS))
+        return {
+            name: SentCount(int(each["start"]), float(each["since"]), int(each["sent"]))
+            for name, each in raw.items()
+        }
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def keep_counts(storage: Storage, counts: Mapping[str, SentCount]) -> None:
+    """Keep counts for the next start. Raises: OSError."""
+    kept = {name: asdict(each) for name, each in counts.items()}
+    storage.write_file(json.dumps(kept).encode(), *_COUNTS)
 
 
 class TablePins:

@@ -40,7 +40,7 @@ class JobStatus(ApiModel):
     rows_left: int = Field(description="An estimate from file statistics; 0 only when complete.")
     sent: int = Field(description="Records sent since `sent_since`, rows of the snapshot and changes.")
     sent_per_s: float | None = Field(description="Of the last ten seconds; null where it is not known now.")
-    sent_since: float = Field(description="The start of the process, or of a later job.")
+    sent_since: float = Field(description="The beginning of its counts, which go on over restarts.")
     rows_per_s: float | None = Field(
         description="Of the last ten seconds; null where it is not known now: while the job is paused or has just "
         "begun, and while the service is not ready."

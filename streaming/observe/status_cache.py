@@ -17,6 +17,7 @@ from typing import TypeVar
 from schemas.epoch import unix_ms_from_epoch
 from schemas.records import Barrier
 from state.replica import ReplicaFiles
+from state.small_files import SentCount
 from state.values.plan import JobState
 from streaming.control.state_view import JobView
 from streaming.control.ways_on import new_field, skippable, ways_on
@@ -75,6 +76,7 @@ class StatusCache:
     steady: Callable[[], float] = time.monotonic
     newest: Callable[[], Sequence[tuple[Barrier | None, int]]] = list
     disk: Callable[[ReplicaFiles | None], DiskStatus | None] = lambda _: None
+    kept_counts: Callable[[], Mapping[str, SentCount]] = dict
     started: float = field(init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _state: StateAtBarrier | None = None
@@ -115,8 +117,10 @@ class StatusCache:
 
     def restore(self, state: StateAtBarrier) -> None:
         """Take the state into account that a start has found: its jobs are shown before its first batch."""
+        kept = self.kept_counts()
         with self._lock:
             if not self._has_batch:
+                self._records.go_on_from(kept)
                 self._take(state, self.steady(), at_start=True)
                 self._progress.forget_rates()  # a start is no batch
                 self._done.seen(
@@ -160,6 +164,11 @@ class StatusCache:
                 sent=sent,
             )
         )
+
+    def counts(self) -> dict[str, SentCount]:
+        """The records sent, by job, for the next process to go on from."""
+        with self._lock:
+            return self._records.counts()
 
     def interrupted(self) -> None:
         """Take an interruption of the service into account: rates begin anew behind it."""

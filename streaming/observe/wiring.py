@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 import structlog
 
 from schemas.errors import BackfillError
 from schemas.settings.config import ServiceConfig
+from state.small_files import SentCount, keep_counts, kept_counts
 from state.storage import Storage
 from streaming.observe.metrics import Metrics
 from streaming.observe.models import SourceStatus, Status
 from streaming.observe.state_size import StateSize
 from streaming.observe.status_cache import StatusCache
 from streaming.protocol.report import BatchReport, StateAtBarrier
+from streaming.runtime.timing import repeated
 from streaming.service.service import Service
 from streaming.sink.kinds import Sinks, SinkSetup
+
+_COUNTS_KEPT_S = 10.0
 
 log = structlog.get_logger()
 
@@ -52,10 +56,37 @@ def observed(
 
     Raises: EnvironmentProblem(ADDRESS_UNUSABLE).
     """
-    config, http = service.config, service.config.http
+    config = service.config
     metrics, cache = Metrics(), _cache_of(service, can_steer=token is not None)
     service.observers += (_Observed(cache, metrics),)
     on_status(cache.status)
+    with _keeping_counts(cache, Storage(config.state)), _page(service, cache, metrics, token) as address:
+        yield address
+
+
+@contextmanager
+def _keeping_counts(cache: StatusCache, storage: Storage) -> Iterator[None]:
+    """Keep the records sent by job in the state, every few seconds where they change, and at the end."""
+    kept = dict[str, SentCount]()
+
+    def keep() -> bool:
+        nonlocal kept
+        if (counts := cache.counts()) != kept:
+            with suppress(OSError):  # of a storage that is away for a moment, or full
+                keep_counts(storage, counts)
+                kept = counts
+        return True
+
+    with repeated(keep, _COUNTS_KEPT_S, name="counts"):
+        try:
+            yield
+        finally:
+            keep()
+
+
+@contextmanager
+def _page(service: Service, cache: StatusCache, metrics: Metrics, token: str | None) -> Iterator[str | None]:
+    config, http = service.config, service.config.http
     if http.listen is None:
         yield None
         return
@@ -105,6 +136,7 @@ def _cache_of(service: Service, *, can_steer: bool) -> StatusCache:
         columns=lambda: service.config.table.column_names,
     )
     cache.newest = lambda: service.barriers.newest() if service.barriers else []
+    cache.kept_counts = lambda: kept_counts(Storage(config.state))
     cache.disk = StateSize(Storage(config.state), lambda: service.vitals.rows_folder).look
     return cache
 

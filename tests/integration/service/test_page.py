@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -61,6 +61,17 @@ def create(page: Page, name: str, output: str) -> None:
     page.get_by_role("button", name="Close").click()
 
 
+class Counted(NamedTuple):
+    sent: int
+    since: float
+    job: str
+
+
+def counts(page: Page, address: str) -> list[Counted]:
+    jobs = page.request.get(f"{address}/api/v1/status").json()["jobs"]
+    return [Counted(job["sent"], job["sent_since"], job["name"]) for job in jobs]
+
+
 def test_the_page_shows_a_backfill_halts_it_and_goes_on(set_up: SetUp, browser: Browser) -> None:
     stage = set_up({"name": "copy", "rate_limit": 20})
     for number in range(600):
@@ -109,6 +120,7 @@ def test_the_page_shows_a_backfill_halts_it_and_goes_on(set_up: SetUp, browser: 
         narrow = opened(browser, address, width=360, scheme="dark")
         expect(narrow.locator("#sentence")).to_contain_text("2 outputs", timeout=WITHIN_MS)
         assert narrow.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+        assert min(counted := counts(page, address)).sent >= 600
     service = stage.service(**over)
     service.owner = "the next process"
     with observed(service, TOKEN) as address:
@@ -117,5 +129,6 @@ def test_the_page_shows_a_backfill_halts_it_and_goes_on(set_up: SetUp, browser: 
         page = opened(browser, address)
         expect(page.locator(".hour")).to_contain_text("the process before was stopped", timeout=WITHIN_MS)
         expect(page.locator("#sentence")).to_contain_text("2 outputs, all", timeout=WITHIN_MS)
+        assert counts(page, address) == counted
         run.stop()
     assert stage.verify().clean

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from schemas.errors import Code
+from state.small_files import SentCount, keep_counts, kept_counts
+from state.storage import Storage
 from state.values.last_end import EndKind, LastEnd
 from state.values.plan import AlignedBarrier
 from state.values.progress import Completed, InProgress, Progress
@@ -94,6 +97,29 @@ def test_records_count_from_a_start_or_a_job_s_creation(fed: FedPage) -> None:
     fed.batch()
     again = copy_of(fed)
     assert (again.sent, again.sent_since, again.phase_since) == (2, fed.begin_s + 10, fed.begin_s + 10)
+
+
+def test_counts_go_on_over_a_restart_but_not_into_another_job(fed: FedPage, tmp_path: Path) -> None:
+    storage, start = Storage(str(tmp_path)), fed.epoch_at(-1)
+    assert kept_counts(storage) == {}
+    keep_counts(storage, {"copy": SentCount(start, 7.5, 1_000), "gone": SentCount(start, 7.5, 3)})
+    fed.cache.kept_counts = lambda: kept_counts(storage)
+    fed.restore()
+    assert (copy_of(fed).sent, copy_of(fed).sent_since) == (1_000, 7.5)
+    fed.now_s = 5.0
+    fed.batch()
+    assert fed.cache.counts() == {"copy": SentCount(start, 7.5, 1_014)}
+    another = FedPage(shown=one_job)
+    another.cache.kept_counts = lambda: {"copy": SentCount(start - 1, 7.5, 1_000)}
+    another.restore()
+    assert (copy_of(another).sent, copy_of(another).sent_since) == (0, another.begin_s)
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"copy":7}', b'{"copy":{"start":"x"}}', b"null"])
+def test_counts_that_cannot_be_read_begin_anew(data: bytes, tmp_path: Path) -> None:
+    storage = Storage(str(tmp_path))
+    storage.write_file(data, "presence", "sent.json")
+    assert kept_counts(storage) == {}
 
 
 def test_jobs_are_known_once_a_start_has_read_the_state(fed: FedPage) -> None:
