@@ -6,6 +6,7 @@
     POST   /api/v1/jobs/plan                      what a job would read, send and take
     POST   /api/v1/jobs                           create; DELETE /api/v1/jobs/{job} drops
     POST   /api/v1/jobs/{job}/pause, /resume, /throttle
+    POST   /api/v1/lanes, /alter                  how many lanes; columns and names that come to the table
     POST   /api/v1/suspended                      how a suspended table is to go on
     POST   /api/v1/initial/pause, /resume, /throttle
 
@@ -29,9 +30,17 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from schemas.errors import BackfillError, Code, ConfigError
 from schemas.job import JobDefinition
-from schemas.records import Add, Drop, Mutation, Pause, Resume, Throttle
+from schemas.records import Add, Alter, Drop, Lanes, Mutation, Pause, Resume, Throttle
 from schemas.table import TableSchema
-from streaming.observe.changes import JobEstimate, Limit, NewJob, Taken, WayOn
+from streaming.observe.changes import (
+    JobEstimate,
+    Limit,
+    NewJob,
+    Taken,
+    WantedChanges,
+    WantedLanes,
+    WayOn,
+)
 from streaming.observe.metrics import Metrics
 from streaming.observe.middleware import ApiAuth, Bounded, NotAllowed, not_allowed
 from streaming.observe.models import EventStatus, OutputStatus, Point, ReadingStatus, Status, VnodeStatus
@@ -42,7 +51,7 @@ if TYPE_CHECKING:
     from streaming.service.initial.reading import DatabaseReading
 
 _STATIC = File(__file__).parent / "page"
-_SCRIPTS = ("charts", "page", "sentence", "hour", "facts", "jobs", "new-job")
+_SCRIPTS = ("charts", "page", "sentence", "hour", "facts", "jobs", "new-job", "table")
 _PAGE = {"/": "index.html", "/page.css": "page.css", **{f"/{name}.js": f"{name}.js" for name in _SCRIPTS}}
 Requests = Callable[[Mutation], str]
 """Checks a mutation, sends it and returns the request's id. Raises: BackfillError."""
@@ -88,6 +97,7 @@ def build(
     app.include_router(_machine_routes(cache, metrics, door))
     app.include_router(_status_routes(cache, outputs, door))
     app.include_router(_job_routes(requests, plans, table, door))
+    app.include_router(_table_routes(requests, door))
     app.include_router(_suspended_routes(ways_on, door))
     app.include_router(_pace_routes(cache, door))
     _serve_page(app)
@@ -173,13 +183,13 @@ def _job_routes(
     @router.post("", status_code=202)
     def create(job: NewJob) -> Taken:
         """A new job: the whole table, then every change, into a topic of its own."""
-        definition = JobDefinition.declare(job.model_dump(exclude_none=True), table())
+        definition = JobDefinition.declare(job.declared(), table())
         return Taken(wanted=requests(Add(definition.to_json())))
 
     @router.post("/plan")
     def plan(job: NewJob) -> JobEstimate:
         """Estimate what it would read, send and take; nothing is started or changed."""
-        return plans(JobDefinition.declare(job.model_dump(exclude_none=True), table()))
+        return plans(JobDefinition.declare(job.declared(), table()))
 
     @router.delete("/{job}", status_code=202)
     def drop(job: JobName) -> Taken:
@@ -200,6 +210,27 @@ def _job_routes(
     def throttle(job: JobName, limit: Limit) -> Taken:
         """Bound the snapshot rows per second that it reads."""
         return Taken(wanted=requests(Throttle(job, limit.rate_limit)))
+
+    return router
+
+
+def _table_routes(requests: Requests, door: ApiAuth) -> APIRouter:
+    router = APIRouter(
+        prefix="/api/v1",
+        tags=["steering"],
+        dependencies=[Depends(door.require_control)],
+        responses={number: REFUSALS[number] for number in (400, 401, 403, 409, 422, 503)},
+    )
+
+    @router.post("/lanes", status_code=202)
+    def lanes(wanted: WantedLanes) -> Taken:
+        """Change the number of lanes, while jobs go on; it stays so through restarts."""
+        return Taken(wanted=requests(Lanes(wanted.lanes)))
+
+    @router.post("/alter", status_code=202)
+    def alter(wanted: WantedChanges) -> Taken:
+        """Add columns, and names that records have for them, or ignore fields."""
+        return Taken(wanted=requests(Alter(wanted.text())))
 
     return router
 

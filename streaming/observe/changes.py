@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from schemas.kinds.table_changes import MOST_CHANGES
+from schemas.kinds.table_changes import MOST_CHANGES, TableChange, changes_from_json, changes_text
 from schemas.records import RECORD_PATTERN
 from streaming.observe.models import ApiModel
 
@@ -22,6 +22,31 @@ Count = Annotated[int, Field(ge=1), BeforeValidator(_whole)]
 Rows = Annotated[int, Field(ge=0, le=_MAX_LIMIT), BeforeValidator(_whole)]
 
 
+class _Change(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class AddedColumn(_Change):
+    """A new column, as below `columns` in a configuration."""
+
+    add: dict[str, str | dict[str, Any]] = Field(min_length=1, max_length=1)
+
+
+class RenamedField(_Change):
+    """A new name in records of a column, `{old: new}`."""
+
+    rename: dict[str, str] = Field(min_length=1, max_length=1)
+
+
+class IgnoredField(_Change):
+    """A field of records that is no column."""
+
+    ignore: str
+
+
+Changes = list[AddedColumn | RenamedField | IgnoredField]
+
+
 class NewJob(BaseModel):
     """A job, as below `jobs` in a configuration."""
 
@@ -29,7 +54,11 @@ class NewJob(BaseModel):
 
     name: str = Field(max_length=63)
     output: str = Field(max_length=249)
-    columns: list[str] | None = None
+    columns: list[str | dict[str, str | None]] | None = Field(
+        None, description="`id`, renamed `{cust: customer}`, or masked: `{mail: hash(mail)}`, `{mail: null}`."
+    )
+    key: list[str] | None = None
+    hash_key_file: str | None = Field(None, description="A file on the service's machine.", max_length=4_096)
     filter: str | None = Field(None, max_length=16_384)
     output_partitions: Count | None = None
     rate_limit: Rows | None = None
@@ -47,6 +76,10 @@ class NewJob(BaseModel):
     read: str | None = Field(None, max_length=63)
     headers: list[str] | None = None
 
+    def declared(self) -> dict[str, Any]:
+        """The job as a configuration has it; a null is a key that is not there."""
+        return {name: value for name, value in self.model_dump().items() if value is not None}
+
 
 class Limit(BaseModel):
     """Snapshot rows per second; null takes the limit away."""
@@ -54,6 +87,26 @@ class Limit(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     rate_limit: Rows | None
+
+
+class WantedLanes(BaseModel):
+    """The number of lanes from the next barrier's batch on."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    lanes: Count
+
+
+class WantedChanges(BaseModel):
+    """Changes of the table, for records from the next barrier on."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    changes: Changes = Field(min_length=1, max_length=MOST_CHANGES)
+
+    def text(self) -> str:
+        """The text of the mutation."""
+        return changes_text(_asked(self.changes))
 
 
 class Problem(ApiModel):
@@ -77,11 +130,15 @@ class WayOn(BaseModel):
     )
     accept_log_reset: bool = Field(False, description="Whether a database's log may begin anew once more.")
     drop: str | None = Field(None, description="A job to drop first.", max_length=63)
-    alter: list[dict[str, Any]] = Field(
-        [],
-        description="Changes of the table: `{add: {c: int}}`, `{rename: {old: new}}` or `{ignore: c}`.",
-        max_length=MOST_CHANGES,
-    )
+    alter: Changes = Field([], description="Changes of the table.", max_length=MOST_CHANGES)
+
+    def changes(self) -> tuple[TableChange, ...]:
+        """The changes of the table; none if there are none."""
+        return _asked(self.alter) if self.alter else ()
+
+
+def _asked(changes: Changes) -> tuple[TableChange, ...]:
+    return changes_from_json([each.model_dump() for each in changes])
 
 
 class JobEstimate(ApiModel):

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from schemas.errors import Code, ConfigError
 from schemas.job import JobDefinition
 from schemas.kinds.table_changes import TableChange, changes_from_json
-from schemas.records import Add, Drop, Mutation, record_from_text
+from schemas.records import Add, Alter, Drop, Mutation, record_from_text
 from schemas.settings.config import ServiceConfig
 from schemas.table import TableSchema
 from state.storage import Storage
-from streaming.control.client import refuse, send_request, send_suspended
+from streaming.control.client import refuse, refuse_former, send_request, send_suspended
 from streaming.control.cost import cost_of
 from streaming.control.known_table import version_in
 from streaming.control.suspended import not_suspended, suspended
@@ -57,6 +57,9 @@ class ControlApi:
         if self.cache.vitals.is_suspended:
             raise suspended(self.table.name, self.cache.vitals.last_end)
         self._refuse(mutation)
+        refuse_former(self.kafka, self.config().topics, mutation)
+        if isinstance(mutation, Alter):
+            self._check_changes(changes_from_json(json.loads(mutation.changes)))
         if isinstance(mutation, Add):
             job = self._addable(mutation)
             if job.format.framed:
@@ -72,7 +75,7 @@ class ControlApi:
             raise not_suspended(self.table.name)
         action: SuspendedAction
         if way.alter:
-            action = AlterAndTryAgain(self._changes(way.alter))
+            action = AlterAndTryAgain(self._check_changes(way.changes()))
         elif way.drop is None:
             action = TryAgain(frozenset(map(record_from_text, way.skip_records)), way.accept_log_reset)
         else:
@@ -80,12 +83,8 @@ class ControlApi:
             action = DropAndTryAgain(way.drop)
         return send_suspended(self.kafka, self.config().topics.control, action)[0]
 
-    def _changes(self, raw: object) -> tuple[TableChange, ...]:
+    def _check_changes(self, changes: tuple[TableChange, ...]) -> tuple[TableChange, ...]:
         """Raises: ConfigError, StateError for changes that the table can't have."""
-        try:
-            changes = changes_from_json(raw)
-        except ValueError as reason:
-            raise ConfigError(Code.TABLE_INVALID, where=self.table.name, found=str(reason)) from None
         version_in(self.config(), self.storage, changes)
         return changes
 

@@ -84,7 +84,7 @@ def _take(browser: Browser, address: str, folder: Path) -> None:
     expect(paused.get_by_role("status")).to_contain_text("paused at", timeout=_WITHIN_MS)
     light.screenshot(path=folder / "page-light.png", full_page=True)
     light.get_by_role("button", name="New job").click()
-    light.get_by_label("Name").fill("small-orders")
+    light.get_by_label("Name", exact=True).fill("small-orders")
     light.get_by_label("Filter").fill("amount < 100")
     light.get_by_role("button", name="Check").click()
     expect(light.locator("#new-job-plan")).to_contain_text("Nothing is in its way", timeout=_WITHIN_MS)

@@ -150,7 +150,10 @@ function fieldTerms({ lost, never, undeclared, more }) {
   const absent = [...lost, ...never];
   const terms = [];
   if (absent.length) terms.push(["absent columns", number(absent.length), `in none of the newest rows: ${absent.join(", ")}`, true]);
-  if (undeclared.length) terms.push(["not declared", `${number(undeclared.length)}${more ? " and more" : ""}`, undeclared.slice(0, 20).join(", ")]);
+  if (undeclared.length) {
+    const names = undeclared.slice(0, 20).join(", ");
+    terms.push(["not declared", `${number(undeclared.length)}${more ? " and more" : ""}`, `${names}; backfill alter --add 'name: type' or --ignore name`]);
+  }
   return terms;
 }
 

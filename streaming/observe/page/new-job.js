@@ -4,6 +4,7 @@
 const form = byId("new-job").querySelector("form");
 const createButton = form.querySelector("[value=create]");
 let planned = null;
+let columnsShown = [];
 const FORMATS = {
   upsert: "upsert: each record is the row as it is now, by its key. For most readers: a table, a cache, a search index.",
   debezium: "debezium: the row before and after, in Debezium's envelope. For readers that expect Debezium's events.",
@@ -21,17 +22,33 @@ function explain() {
   setText(byId("format-why"), FORMATS[format.value]);
 }
 
+const MASKS = [["", "as it is"], ["hash", "hashed"], ...[1, 2, 3, 4, 6, 8].map((count) => [count, `first ${plural(count, "character")}`]), ["null", "null"]];
+const OF_COLUMNS = ["columns", "sent-as", "mask", "extent"];
+const words = (text) => text.split(",").map((word) => word.trim()).filter(Boolean);
+
+// A column as a job declares it: its name, or the output's name with the column or its mask.
+function columnOf(name, sentAs, mask) {
+  const shown = sentAs || name;
+  if (mask === "null") return { [shown]: null };
+  if (mask === "hash") return { [shown]: `hash(${name})` };
+  if (mask) return { [shown]: `prefix(${name}, ${mask})` };
+  return shown === name ? name : { [shown]: name };
+}
+
 function declared() {
   const fields = new FormData(form);
   const job = {};
-  for (const [name, value] of fields) if (name !== "columns" && name !== "extent" && value !== "") job[name] = value;
+  for (const [name, value] of fields) if (!OF_COLUMNS.includes(name) && value !== "") job[name] = value;
+  for (const list of ["key", "headers"]) if (list in job) job[list] = words(job[list]);
   job.output ??= job.name;
   if ("rate_limit" in job) job.rate_limit = Number(job.rate_limit);
   if ("paused" in job) job.paused = true;
   const [extent, which] = fields.get("extent").split("=");
   if (extent) job[extent] = which;
-  const columns = fields.getAll("columns");
-  if (columns.length !== status.columns.length) job.columns = columns;
+  const chosen = new Set(fields.getAll("columns"));
+  const [names, masks] = [fields.getAll("sent-as"), fields.getAll("mask")];
+  const columns = columnsShown.map((name, index) => columnOf(name, names[index].trim(), masks[index])).filter((_, index) => chosen.has(columnsShown[index]));
+  if (columns.length !== columnsShown.length || columns.some((each) => typeof each !== "string")) job.columns = columns;
   return job;
 }
 
@@ -64,8 +81,28 @@ async function create() {
   return undefined;
 }
 
+function nameRow(name) {
+  const [row, head, sentAs, mask] = [made("tr"), made("th"), made("input"), made("select")];
+  head.scope = "row";
+  setText(head, name);
+  Object.assign(sentAs, { name: "sent-as", placeholder: name, maxLength: 128, autocomplete: "off", spellcheck: false });
+  sentAs.setAttribute("aria-label", `Name of ${name} in the output`);
+  mask.name = "mask";
+  mask.setAttribute("aria-label", `Value of ${name} in the output`);
+  mask.append(...MASKS.map(([value, text]) => new Option(text, value)));
+  for (const control of [sentAs, mask]) {
+    const cell = made("td");
+    cell.append(control);
+    row.append(cell);
+  }
+  row.prepend(head);
+  return row;
+}
+
 byId("create").addEventListener("click", () => {
-  const boxes = status.columns.map((name) => {
+  columnsShown = [...status.columns];
+  byId("new-job-names").tBodies[0].replaceChildren(...columnsShown.map(nameRow));
+  const boxes = columnsShown.map((name) => {
     const label = document.createElement("label");
     const box = document.createElement("input");
     Object.assign(box, { type: "checkbox", name: "columns", value: name, checked: true });

@@ -186,6 +186,7 @@ function showStatus(now, history, events) {
   showFacts(now, history);
   showState(now);
   showUpstream(now);
+  showTable(now);
 }
 
 const WAYS = [

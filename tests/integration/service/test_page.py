@@ -51,9 +51,9 @@ def opened(browser: Browser, address: str, *, width: int = 1100, scheme: str = "
 def create(page: Page, name: str, output: str) -> None:
     """A job without one of the columns, checked first."""
     page.get_by_role("button", name="New job").click()
-    page.get_by_label("Name").fill(name)
+    page.get_by_label("Name", exact=True).fill(name)
     page.get_by_label("Output topic").fill(output)
-    page.get_by_label("note").uncheck()
+    page.get_by_role("checkbox", name="note").uncheck()
     page.get_by_label("Output topic").press("Enter")
     expect(page.locator("#new-job-plan")).to_contain_text("Nothing is in its way", timeout=WITHIN_MS)
     page.get_by_role("button", name="Create", exact=True).click()

@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from schemas.errors import Code, EnvironmentProblem
 from schemas.formats.names.lost import FieldsSeen
-from schemas.records import Add, Drop, Pause, Resume, Throttle
+from schemas.records import Add, Alter, Drop, Lanes, Pause, Resume, Throttle
 from state.values.progress import Completed, InProgress, Progress
 from streaming.kafka.topics import Watermarks
 from streaming.observe.api import build
@@ -227,6 +227,8 @@ def test_every_change_needs_the_token_and_becomes_a_mutation(served: tuple[TestC
         ("POST", "/api/v1/jobs/copy/throttle", {"rate_limit": 7}),
         ("POST", "/api/v1/jobs/copy/throttle", {"rate_limit": None}),
         ("DELETE", "/api/v1/jobs/copy", None),
+        ("POST", "/api/v1/lanes", {"lanes": 3}),
+        ("POST", "/api/v1/alter", {"changes": [{"add": {"c": "int"}}, {"ignore": "d"}]}),
     ]
     for method, path, body in calls:
         for headers in ({}, {"Authorization": "Bearer other"}, {"Authorization": f"Basic {TOKEN}"}):
@@ -241,6 +243,8 @@ def test_every_change_needs_the_token_and_becomes_a_mutation(served: tuple[TestC
         Throttle("copy", 7),
         Throttle("copy", None),
         Drop("copy"),
+        Lanes(3),
+        Alter('[{"add":{"c":"int"}},{"ignore":"d"}]'),
     ]
 
 
@@ -274,6 +278,17 @@ def test_what_is_wrong_has_the_code_of_the_command_line(served: tuple[TestClient
     assert said("/api/v1/jobs", {**now, "format": "change"}) == (422, "JOB_INVALID")
     assert said("/api/v1/jobs/plan", {**now, "format": "upsert"})[0] == 200
     assert said("/api/v1/jobs/copy/throttle", {"rate_limit": -1})[0] == 422
+    assert [said("/api/v1/lanes", {"lanes": number})[0] for number in (0, -1, 1.5, "2", None)] == [422] * 5
+    assert said("/api/v1/alter", {"changes": []})[0] == 422
+    wrong: list[object] = [
+        {"drop": "c"},
+        {},
+        {"add": {}},
+        {"add": {"c": "int", "d": "int"}},
+        {"rename": {"c": 1}},
+    ]
+    wrong.append({"add": {"c": "int"}, "ignore": "d"})
+    assert [said("/api/v1/alter", {"changes": [each]})[0] for each in wrong] == [422] * len(wrong)
     assert requests.sent == []
 
 
@@ -316,7 +331,7 @@ def test_another_host_and_a_large_body_are_refused(served: tuple[TestClient, Req
 
 def test_the_page_loads_nothing_from_elsewhere(served: tuple[TestClient, Requests]) -> None:
     client, _ = served
-    scripts = ("charts", "page", "sentence", "hour", "facts", "jobs", "new-job")
+    scripts = ("charts", "page", "sentence", "hour", "facts", "jobs", "new-job", "table")
     kinds = {"/": "text/html", "/page.css": "text/css", **{f"/{name}.js": "javascript" for name in scripts}}
     for path, kind in kinds.items():
         answer = client.get(path)

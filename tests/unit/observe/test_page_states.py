@@ -177,7 +177,7 @@ def test_the_form_for_a_new_job_says_where_it_goes_and_what_a_format_is_for(brow
         page = browser.new_page()
         page.goto(address)
         page.get_by_role("button", name="New job").click(timeout=WITHIN_MS)
-        page.get_by_label("Name").fill("fourth")
+        page.get_by_label("Name", exact=True).fill("fourth")
         expect(page.get_by_label("Output topic")).to_have_attribute("placeholder", "fourth")
         expect(page.locator("#output-why")).to_contain_text("its barriers are in fourth.barriers")
         expect(page.locator("#format-why")).to_contain_text("the row as it is now, by its key")
