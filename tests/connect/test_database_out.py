@@ -35,6 +35,12 @@ pytestmark = [pytest.mark.connect, pytest.mark.timeout(1_200)]
 CircleOf = Callable[..., Circle]
 EVENTS = {"name": "events", "format": "debezium", "encoding": "json-schema"}
 ROWS = {"name": "rows", "format": "upsert", "encoding": "json-schema"}
+MOVED = {
+    "name": "moved",
+    "format": "upsert",
+    "key": ["ok", *orders.KEY],
+    "columns": [{"text": "note"}, "amount"],
+}
 SIMPLE = {"header.converter": "org.apache.kafka.connect.storage.SimpleHeaderConverter"}
 """Connect's own, which guesses a type from the text of a header."""
 
@@ -139,12 +145,16 @@ def test_a_sink_does_not_take_records_of_this_projects_own_format(
 def test_from_one_database_into_another(
     circle_of: CircleOf, encoding: str, request: pytest.FixtureRequest
 ) -> None:
-    """All types, a filter and columns, both forms, keys that change; a table is what the SELECT says."""
+    """All types, a filter and columns, both forms, keys that change; a table is what the SELECT says.
+
+    Also by another key, of which one column changes while rows live.
+    """
     upstream, settings = FORMS["schemas"]
-    columns = [*orders.KEY, *orders.NARROW]
+    columns, moving = [*orders.KEY, *orders.NARROW], ("ok", "note", "amount")
     jobs: list[dict[str, Any]] = [
         {**EVENTS, "filter": orders.FILTER, "encoding": encoding},
         {**ROWS, "columns": columns, "rate_limit": 1_000, "encoding": encoding},
+        {**MOVED, "rate_limit": 1_000, "encoding": encoding},
     ]
     sections, converters = dict[str, Any](), dict[str, str]()
     if encoding == "avro-registry":
@@ -166,18 +176,19 @@ def test_from_one_database_into_another(
             run.reach(circle.barrier())
             for sink in sinks:
                 sink.begin()
-            while not (run.is_complete("events") and run.is_complete("rows")):
+            while not all(run.is_complete(job["name"]) for job in jobs):
                 circle.writers.write(100)
                 run.reach(circle.barrier())
             circle.identity("FULL")
             circle.writers.write(400)
             run.reach(circle.barrier())
         wholly = orders.read(postgres, circle.database, orders.NAMES, orders.FILTER)
-        narrowly = orders.read(postgres, circle.database, columns)
+        narrowly, moved = (orders.read(postgres, circle.database, names) for names in (columns, moving))
         assert orders.comparable(folded(stage)) == orders.comparable(wholly)
         if encoding == "json-schema":
-            wholly, narrowly = orders.through_json(wholly), orders.through_json(narrowly)
-        for sink, names, rows in ((sinks[0], orders.NAMES, wholly), (sinks[1], columns, narrowly)):
+            wholly, narrowly, moved = map(orders.through_json, (wholly, narrowly, moved))
+        shown = (orders.NAMES, wholly), (columns, narrowly), (("ok", "text", "amount"), moved)
+        for sink, (names, rows) in zip(sinks, shown, strict=True):
             sink.await_all(kafka)
             assert sink.differences(names, rows.values()) == (0, 0)
     finally:

@@ -48,10 +48,11 @@ def first_line(code: str, end: str) -> str:
 
 
 def test_a_client_produces_and_others_keep_the_table(set_up: Callable[..., Stage], tmp_path: Path) -> None:
-    stage = set_up(JOB, {**JOB, "name": "rows", "format": "upsert"})
+    rows = {**JOB, "format": "upsert"}
+    stage = set_up(JOB, {**rows, "name": "rows"}, {**rows, "name": "moved", "key": ["region", "id"]})
     subprocess.run([sys.executable, "-c", on_stage(PRODUCE, stage)], check=True, timeout=60)
     with stage.running(barriers="inject", barrier_interval="100ms") as run:
-        run.until(lambda: run.is_complete("big-orders") and run.is_complete("rows"))
+        run.until(lambda: all(map(run.is_complete, ("big-orders", "rows", "moved"))))
         changes = first_line(on_stage(CONSUME, stage), ": 2 rows\n")
         exact = first_line(on_stage(EXACT, stage, 1), ": 2 rows\n")
         file = tmp_path / "orders.db"
@@ -64,10 +65,11 @@ def test_a_client_produces_and_others_keep_the_table(set_up: Callable[..., Stage
         (2, "US", "120.00"),
     ]
     assert stage.verify(0).clean
-    found: dict[str, Any] = {"spark": stage.spark}
-    exec(on_stage(SPARK, stage, 1), found)  # noqa: S102 (the page's own)
-    rows = sorted(map(tuple, found["orders"].collect()))
-    assert rows == [(1, "US", Decimal("250.00")), (2, "US", Decimal("120.00"))]
+    for job in (1, 2):  # by the table's key, and by another one
+        found: dict[str, Any] = {"spark": stage.spark}
+        exec(on_stage(SPARK, stage, job), found)  # noqa: S102 (the page's own)
+        read = sorted(map(tuple, found["orders"].collect()))
+        assert read == [(1, "US", Decimal("250.00")), (2, "US", Decimal("120.00"))]
 
 
 def test_a_client_reads_rows_by_the_schemas_of_a_registry(set_up: Callable[..., Stage]) -> None:
