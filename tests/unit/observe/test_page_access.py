@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from streaming.observe.models import DiskStatus
-from tests.kit.chromium import chromium, needs_chromium
+from tests.kit.chromium import needs_chromium
 from tests.kit.fed_page import AWAY, DISK, QUIET, TOKEN, FedPage
 
 WITHIN_MS = 60_000
@@ -63,12 +62,6 @@ pytestmark = [
     pytest.mark.slow,
     needs_chromium,
 ]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as browser:
-        yield browser
 
 
 @pytest.fixture

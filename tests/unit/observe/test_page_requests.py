@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page, expect
 from schemas.formats.names.lost import FieldsSeen
 from schemas.job import JobDefinition
 from schemas.records import Add, Alter, Lanes
-from tests.kit.chromium import chromium, needs_chromium
+from tests.kit.chromium import needs_chromium
 from tests.kit.fed_page import TOKEN, FedPage
 from tests.kit.reports import TABLE
 
@@ -20,12 +20,6 @@ pytestmark = [
     pytest.mark.slow,
     needs_chromium,
 ]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as browser:
-        yield browser
 
 
 @pytest.fixture

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.kit.chromium import chromium, needs_chromium
+from tests.kit.chromium import needs_chromium
 from tests.kit.page_states import STATES
 
 WITHIN_MS = 60_000
@@ -105,12 +104,6 @@ SEEN = {
         "stopping",
     ),
 }
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as browser:
-        yield browser
 
 
 def check(page: Page, seen: Seen) -> None:
