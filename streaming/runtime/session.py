@@ -94,13 +94,27 @@ def session_in(jvm: SparkJvm) -> Iterator[SparkSession]:
         try:
             yield session
         finally:
-            with suppress(*JVM_GONE):
-                session.stop()
+            _apart(session.stop)
     finally:
         # pyspark keeps the gateway for the life of the process; a later session may need another heap or log.
         gateway, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None
         if gateway is not None:
-            gateway.shutdown()
+            _apart(gateway.shutdown)
+
+
+def _apart(end: Callable[[], None]) -> None:
+    """Call the JVM by a connection of its own, which each thread has.
+
+    A signal may have left this thread's in the middle of a call: its next answer would be that of the last one.
+    """
+
+    def ended() -> None:
+        with suppress(*JVM_GONE):
+            end()
+
+    thread = threading.Thread(target=ended, name="session-end", daemon=True)
+    thread.start()
+    thread.join()
 
 
 def _start(jvm: SparkJvm) -> SparkSession:
@@ -165,7 +179,7 @@ def run_job(action: Callable[[], Result]) -> Result:
     """The result of a job.
 
     Raises: EnvironmentProblem(SPARK_FAILED) when the job failed: errors of Spark's planner come translated, those of
-        its tasks as they are.
+        its tasks as they are. Where another thread ends the session meanwhile: as `JVM_GONE`, too.
     """
     try:
         return action()
@@ -174,3 +188,8 @@ def run_job(action: Callable[[], Result]) -> Result:
         raise EnvironmentProblem(
             Code.SPARK_FAILED, found=f"a job that ended with {condition or type(error).__name__}"
         ) from error
+    except AttributeError as error:
+        # pyspark leaves a job so whose session another thread has ended (`SCCallSiteSync.__exit__`).
+        if error.name != "setCallSite":
+            raise
+        raise EnvironmentProblem(Code.SPARK_FAILED, found="a job whose session has ended") from error

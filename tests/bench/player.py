@@ -213,7 +213,7 @@ class Player:
             yield Played(
                 number,
                 time.time(),
-                took["plan"] + took["replicate"] + took["progress"],
+                sum(took.get(step, 0.0) for step in ("plan", "replicate", "progress")),
                 len(report.files.log),
                 process.memory_info().rss / 2**20,
                 self._compactions,

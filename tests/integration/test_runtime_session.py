@@ -178,6 +178,67 @@ def test_a_session_that_ended_leaves_no_jvm_and_a_clean_terminal(tmp_path: Path)
         assert complaints == b""
 
 
+_SIGNALLED = """
+import os, signal, threading
+from streaming.runtime.signals import EndBySignal
+from streaming.runtime.spark_settings import SparkSettings
+from tests.kit.spark import spark_session
+with EndBySignal(), spark_session(SparkSettings(cores=1, memory="512m")) as session:
+    threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    session.sparkContext._jvm.java.lang.Thread.sleep(30_000)
+print("ended")
+"""
+
+
+def test_a_signal_in_the_middle_of_a_call_to_the_jvm_ends_the_session_well(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _SIGNALLED],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        timeout=120,
+    )
+    assert (done.stdout, done.stderr, done.returncode) == ("ended\n", "", 0)
+
+
+_ENDED_BENEATH = """
+import threading
+from py4j.protocol import Py4JError
+from schemas.errors import BackfillError
+from streaming.runtime.session import run_job
+from streaming.runtime.spark_settings import SparkSettings
+from tests.kit.spark import spark_session
+found, begun = [], threading.Event()
+def job(rows):
+    begun.set()
+    try:
+        while True:
+            run_job(rows.collect)
+    except (BackfillError, Py4JError, OSError) as error:
+        found.append(error)
+with spark_session(SparkSettings(cores=1, memory="512m")) as session:
+    thread = threading.Thread(target=job, args=(session.range(3),))
+    thread.start()
+    begun.wait()
+thread.join(60)
+print(len(found))
+"""
+
+
+def test_a_job_whose_session_ends_beneath_it_fails_with_an_error_that_is_foreseen(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _ENDED_BENEATH],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        timeout=120,
+    )
+    assert (done.stdout, done.returncode) == ("1\n", 0), done.stderr[-2_000:]
+    assert "Exception in thread" not in done.stderr
+
+
 def _driver(mode: str, folder: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [sys.executable, "-c", _DRIVER, mode],
