@@ -206,6 +206,10 @@ class JobDefinition:
         width = len(self.columns)
         if not other.has_columns and width in table_widths and other.columns[:width] == self.columns:
             theirs["columns"] = ours["columns"]
+        if self.parts_are_partitions and other.parts_are_partitions:
+            theirs["output_partitions"] = ours[
+                "output_partitions"
+            ]  # the upstream's, which may have gained some
         return [
             f"{key} was {json.dumps(ours.get(key))}, is {json.dumps(theirs.get(key))}"
             for key in dict.fromkeys([*KEYS, *ours, *theirs])

@@ -17,7 +17,12 @@ EPOCH = "_bf_epoch"
 """The barrier that closed the change's interval."""
 PARTITION = "_bf_partition"
 OFFSET = "_bf_offset"
-"""The change's offset upstream. All changes of a key are in one partition, so offsets order them."""
+"""The change's offset upstream. By epoch, then offset, the changes of a key are in order: they are in one partition.
+
+Where a key may come from several, it is a number that orders the changes of its epoch, and the partition `NO_PLACE`.
+"""
+NO_PLACE = -1
+"""Of a row that has no record upstream, or whose offset is none."""
 OP = "_bf_op"
 BEFORE_HASH = "_bf_before_hash"
 """Spark's xxhash64 of the change's `before` columns, null for INSERT: checked at compaction against the stored row."""
@@ -39,12 +44,12 @@ def log_schema(table: TableSchema) -> pa.Schema:
 
 
 def as_inserts(rows: pa.Table, vnodes: pa.Array | int, epoch: int, schema: pa.Schema) -> pa.Table:
-    """Rows of a table as INSERTs of the log without an upstream record: their partition and offset are -1.
+    """Rows of a table as INSERTs of the log without an upstream record: partition and offset are `NO_PLACE`.
 
     `vnodes` is one for each row, or one for all. `schema` is `log_schema` or some of its columns; `rows` has those of
     the table among them, in the same types.
     """
-    own = {EPOCH: epoch, PARTITION: -1, OFFSET: -1, OP: Op.INSERT.value, BEFORE_HASH: None}
+    own = {EPOCH: epoch, PARTITION: NO_PLACE, OFFSET: NO_PLACE, OP: Op.INSERT.value, BEFORE_HASH: None}
     if isinstance(vnodes, int):
         own[VNODE] = vnodes
     columns = [

@@ -1,11 +1,11 @@
 """The compaction: new base files for the vnodes that changed, so that the base holds everything up to a barrier.
 
 One part is a run of vnodes, compacted on its own and anywhere: base rows and log rows of a key stand together, in the
-order of their offsets, base first. The last one stays if it is no DELETE. On the way the changelog's legality is
-checked, here and nowhere else: INSERT only of an absent key, UPDATE and DELETE only of a present one, `before` equal to
-the stored row, all changes of a key from one partition. Illegal changes are counted and reported, and the compaction
-goes on: the outputs got these changes long ago, the last change of a key decides in any case, and a service that
-stopped here would find the same log at its next start.
+order of their epochs and offsets, base first. The last one stays if it is no DELETE. On the way the changelog's
+legality is checked, here and nowhere else: INSERT only of an absent key, UPDATE and DELETE only of a present one,
+`before` equal to the stored row, all changes of a key from one partition, where these have a place. Illegal changes are
+counted and reported, and the compaction goes on: the outputs got these changes long ago, the last change of a key
+decides in any case, and a service that stopped here would find the same log at its next start.
 
 Files are written here and committed by `Replica.commit_compaction`; those of an uncommitted compaction are left-overs.
 """
@@ -27,7 +27,7 @@ from schemas.errors import Code
 from schemas.position import Key, order_key
 from schemas.records import Op
 from schemas.table import TableSchema
-from state.columns import BEFORE_HASH, LOG_OWN, OFFSET, OP, PARTITION, VNODE
+from state.columns import BEFORE_HASH, EPOCH, LOG_OWN, NO_PLACE, OFFSET, OP, PARTITION, VNODE
 from state.maintenance.compaction_rows import BYTES_PER_PART, PartRows, last_key, rows_of
 from state.maintenance.compaction_rows import CompactionPart as CompactionPart  # what maintenance hands on
 from state.replica import BASE_PATH, BaseFile, ReplicaFiles, write_replica_file
@@ -148,11 +148,11 @@ def compact_part(part: CompactionPart) -> CompactionResult:
 
 
 class _KeyHistory:
-    """n rows of base and log in the order of vnode, key and offset."""
+    """n rows of base and log in the order of vnode, key, epoch and offset."""
 
     def __init__(self, table: TableSchema, source: PartRows) -> None:
         keys = [VNODE, *table.primary_key]
-        order = sort_order(arrays(source.rows, [*keys, OFFSET]))
+        order = sort_order(arrays(source.rows, [*keys, EPOCH, OFFSET]))
         self._table, self._source = table, source
         self._order = order.to_numpy().astype(np.int64)
         self._rows = source.rows.select([*LOG_OWN, *table.primary_key]).take(order).combine_chunks()
@@ -196,7 +196,8 @@ class _KeyHistory:
         inserts = self._column(OP) == Op.INSERT.value
         follows = ~self._is_first
         is_there = follows & ~_before(self._deletes)
-        moved = follows & _before(from_log) & (_before(partitions) != partitions)
+        places = partitions != NO_PLACE
+        moved = follows & places & _before(places) & (_before(partitions) != partitions)
         ways = [moved, inserts & is_there, ~inserts & ~is_there]
         charges = np.select([from_log & way for way in ways], range(len(ways)), _LEGAL).astype(np.int8)
         suspects = np.flatnonzero((charges == _LEGAL) & from_log & ~inserts)

@@ -10,38 +10,21 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
-from schemas.avro.codec import barrier_header, decode_barrier, encode_barrier
 from schemas.avro.registered import SchemaIds
 from schemas.errors import Code
 from schemas.job import JobDefinition
 from schemas.kinds.full_barriers import begins_period
 from schemas.position import Key, position_from_text, position_to_text
-from schemas.records import Barrier, RecordId
+from schemas.records import RecordId
 from schemas.table import Column, TableSchema
+from state.values.aligned import AlignedBarrier, aligned_from_dict, aligned_to_dict
 from state.values.pin import Pin, ReplicaVersion
 from state.values.progress import NotStarted, Parts, Progress, after_slice, all_done
 from state.values.reading import Reading
 from state.values.seen import Marks, marks_from_dict, marks_to_dict
-
-
-@dataclass(frozen=True, slots=True)
-class AlignedBarrier:
-    """A barrier that every partition has delivered.
-
-    `ends[p]` is the exclusive end of what it closes in partition p: the first offset that belongs to a later interval.
-    Two barriers may have the same ends. `in_data`: the record before each end is the barrier's own marker; otherwise
-    barriers are in a separate topic, and every record of the upstream is data.
-    """
-
-    barrier: Barrier
-    ends: tuple[int, ...]
-    in_data: bool = True
-
-    @property
-    def epoch(self) -> int:
-        return self.barrier.curr
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +65,14 @@ class JobState:
         """The progress at the barrier that it starts with, which says so if there is any."""
         return all_done(self.definition.part_count) if self.definition.from_now else Parts()
 
+    def with_partitions(self, upstream: int, before: int) -> JobState:
+        """This job, whose output has the partitions that the upstream has by now, if it had those `before`."""
+        definition = self.definition
+        has_them = definition.parts_are_partitions and (self.opened or definition.output_partitions == before)
+        if self.ended or not has_them or definition.output_partitions >= upstream:
+            return self
+        return replace(self, definition=replace(definition, output_partitions=upstream))
+
     @property
     def may_read(self) -> bool:
         """True if it may read its snapshot now."""
@@ -110,11 +101,13 @@ class JobPlan:
     """The work of a batch for one job: if it `opens`, the start barrier is sent first; then its slices are read.
 
     `left` is there for a no-shuffle backfill: the number of its parts that are not read to their end before the batch.
+    `gains_from`: its output gains the partitions from this one on, as the upstream has; None where it gains none.
     """
 
     state: JobState
     slices: tuple[Slice, ...] = ()
     left: int | None = None
+    gains_from: int | None = None
 
     @property
     def opens(self) -> bool:
@@ -170,7 +163,8 @@ class BatchPlan:
     `lanes_set` is what the last `Lanes` before the batch has set, None where the number is the configuration's.
     `seen` are the positions seen in each partition before `first_offsets`, of an upstream whose records may be
     redelivered. `reading` is there while the table is read from its database. `progress_epoch` is the barrier of the
-    newest commit of progress before the batch.
+    newest commit of progress before the batch. `moved_at` is the last barrier before the batch that has reported added
+    partitions, 0 for none: the changes of a key may come from several partitions from its interval on.
     """
 
     start: AlignedBarrier | None
@@ -187,6 +181,23 @@ class BatchPlan:
     reading: Reading | None = None
     lanes_set: int | None = None
     progress_epoch: int = 0
+    moved_at: int = 0
+
+    @property
+    def rises(self) -> tuple[int, ...]:
+        """The numbers of its barriers that tell of added partitions."""
+        known = [each.barrier.partitions for each in (self.start or self.barriers[0], *self.barriers)]
+        return tuple(number for number, (few, more) in enumerate(pairwise(known)) if few < more)
+
+    @property
+    def moved_after(self) -> int:
+        """`moved_at` of the next batch."""
+        return max(self.moved_at, *(self.barriers[number].epoch for number in self.rises), 0)
+
+    @property
+    def moves_from(self) -> int | None:
+        """The number of its first interval in which a key may come from several partitions; None without one."""
+        return 0 if self.moved_at else next(iter(self.rises), None)
 
     @property
     def pin(self) -> Pin:
@@ -270,8 +281,8 @@ class BatchPlan:
         pinned = self.replica
         return json.dumps(
             {
-                "start": None if self.start is None else _aligned_to_dict(self.start),
-                "barriers": [_aligned_to_dict(barrier) for barrier in self.barriers],
+                "start": None if self.start is None else aligned_to_dict(self.start),
+                "barriers": [aligned_to_dict(barrier) for barrier in self.barriers],
                 "first_offsets": self.first_offsets,
                 "replica": {"base": pinned.base, "log": pinned.log, "folded": pinned.compacted_epoch},
                 "lanes": self.lanes,
@@ -283,6 +294,7 @@ class BatchPlan:
                 "silent": self.silent,
                 "seen": marks_to_dict(self.seen),
                 "progress_epoch": self.progress_epoch,
+                **({"moved_at": self.moved_at} if self.moved_at else {}),
                 **({} if self.reading is None else {"reading": self.reading.to_dict()}),
             }
         )
@@ -292,8 +304,8 @@ class BatchPlan:
         """Read what `to_json` gave."""
         raw = json.loads(text)
         return cls(
-            start=None if raw["start"] is None else _aligned_from_dict(raw["start"]),
-            barriers=tuple(_aligned_from_dict(item) for item in raw["barriers"]),
+            start=None if raw["start"] is None else aligned_from_dict(raw["start"]),
+            barriers=tuple(aligned_from_dict(item) for item in raw["barriers"]),
             first_offsets=tuple(raw["first_offsets"]),
             replica=ReplicaVersion(raw["replica"]["base"], raw["replica"]["log"], raw["replica"]["folded"]),
             lanes=raw["lanes"],
@@ -306,18 +318,8 @@ class BatchPlan:
             seen=marks_from_dict(raw.get("seen", {})),
             reading=Reading.from_dict(raw["reading"], table.key_columns) if "reading" in raw else None,
             progress_epoch=raw["progress_epoch"],
+            moved_at=raw.get("moved_at", 0),
         )
-
-
-def _aligned_to_dict(aligned: AlignedBarrier) -> dict[str, Any]:
-    # The wire form, so that mutation and progress are encoded by the codec alone.
-    header, value = barrier_header(aligned.barrier), encode_barrier(aligned.barrier)
-    return {"curr": header.decode(), "avro": value.hex(), "ends": aligned.ends, "in_data": aligned.in_data}
-
-
-def _aligned_from_dict(raw: Mapping[str, Any]) -> AlignedBarrier:
-    barrier = decode_barrier(raw["curr"].encode(), bytes.fromhex(raw["avro"]), where="journal")
-    return AlignedBarrier(barrier, tuple(raw["ends"]), raw["in_data"])
 
 
 def _bound(key: Key | None) -> str | None:
@@ -329,15 +331,15 @@ def _slice_to_list(item: Slice) -> list[Any]:
 
 
 def _job_to_dict(job: JobPlan) -> dict[str, Any]:
-    left = {} if job.left is None else {"left": job.left}
-    return {"state": job.state.to_dict(), "slices": list(map(_slice_to_list, job.slices)), **left}
+    more = {name: value for name in ("left", "gains_from") if (value := getattr(job, name)) is not None}
+    return {"state": job.state.to_dict(), "slices": list(map(_slice_to_list, job.slices)), **more}
 
 
 def _job_from_dict(raw: Mapping[str, Any], table: TableSchema) -> JobPlan:
     state = JobState.from_dict(raw["state"], table)
     columns = state.definition.scan.position_columns(table)
     slices = tuple(_slice_from_list(values, columns) for values in raw["slices"])
-    return JobPlan(state, slices, raw.get("left"))
+    return JobPlan(state, slices, raw.get("left"), raw.get("gains_from"))
 
 
 def _slice_from_list(raw: Sequence[Any], columns: Sequence[Column]) -> Slice:

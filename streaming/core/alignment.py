@@ -11,6 +11,9 @@ the end of its interval in each. It alone checks the chain: `prev` of a barrier 
 every partition. It keeps everything that it has not returned, and ignores offsets that it has seen, so feeding an
 overlapping range again changes nothing.
 
+A topic may gain partitions: `partitions` of the barriers rises then, and from that barrier on the new ones have all.
+A barrier is aligned once as many partitions as it says have delivered it; others end where they begin.
+
 Barriers in a separate topic (`feed_beside`) hold the ends of their intervals.
 
 A topic that is read from later offsets on (`begins`) begins with the first barrier that has reached them in every
@@ -29,7 +32,7 @@ from dataclasses import dataclass, replace
 from schemas.error_table import expectation
 from schemas.errors import Code, InputError
 from schemas.records import Barrier, RecordId
-from state.values.plan import AlignedBarrier
+from state.values.aligned import AlignedBarrier, padded
 
 _MOST_BETWEEN = 1
 """Offsets between two copies of one barrier in a row: at most a transaction marker."""
@@ -47,8 +50,8 @@ class _Copy:
 class Aligner:
     """One topic of barriers. `last` is the last aligned barrier that was handled (None: start at the beginning).
 
-    `in_data`: that topic holds the data, too. `begins`: without a `last`, the first offset of each partition that is
-    read, by default 0.
+    `partitions` are those of the data, which may be more than barriers are for. `in_data`: that topic holds the data,
+    too. `begins`: the first offset of each partition that is read, by default 0.
     """
 
     def __init__(
@@ -63,10 +66,12 @@ class Aligner:
         self._topic, self._partitions, self._in_data = topic, partitions, in_data
         self._last, self._trimmed = last, frozenset[int]()
         self._begins = tuple(begins) if last is None else ()
+        self._first = padded(begins, [0] * partitions)
         self._waiting: list[deque[_Copy]] = [deque() for _ in range(partitions)]
-        self._ends = [0] * partitions if last is None else list(last.ends)
+        self._ends = [0] * partitions if last is None else list(padded(last.ends, self._first))
         self._seen_to = list(self._ends) if in_data else [0] * partitions
-        self._newest: list[Barrier | None] = [None if last is None else last.barrier] * partitions
+        count = 0 if last is None else last.barrier.partitions
+        self._newest = [last.barrier if last and number < count else None for number in range(partitions)]
         self._duplicates: list[RecordId] = []
 
     def mark_trimmed(self, partitions: Iterable[int]) -> None:
@@ -121,13 +126,15 @@ class Aligner:
 
     def _check(self, partition: int, copy: _Copy, newest: Barrier | None) -> None:
         barrier, at = copy.barrier, (partition, copy.offset)
-        if barrier.partitions != self._partitions:
+        least = partition + 1 if newest is None else newest.partitions
+        if not least <= barrier.partitions <= self._partitions:
+            is_less = barrier.partitions < least
             raise self._error(
                 Code.PARTITIONS_CHANGED,
                 at,
                 f"barrier {barrier.curr} for {barrier.partitions} partitions",
-                partitions=self._partitions,
-                before="the topic has",
+                partitions=least if is_less else self._partitions,
+                before="the barriers before it are for" if is_less else "the topic has",
             )
         if newest is None:
             return
@@ -152,11 +159,11 @@ class Aligner:
         Raises: InputError(BARRIER_DISAGREE) when partitions hold different barriers at the same point of the chain.
         """
         result = []
-        while self._all_wait():
-            heads = [queue.popleft() for queue in self._waiting]
+        while count := self._next_count():
+            heads = [queue.popleft() for queue in self._waiting[:count]]
             self._check_agreement(heads)
             self._trimmed = frozenset()
-            ends = tuple(copy.end for copy in heads)
+            ends = padded([copy.end for copy in heads], self._first)
             if any(end < begin for end, begin in zip(ends, self._begins, strict=False)):
                 continue  # in a separate topic; barriers in the data before the beginning are never fed
             self._begins = ()
@@ -168,24 +175,29 @@ class Aligner:
         last, self._last = self._last, None
         return barrier if last is None else replace(barrier, prev=last.epoch)
 
-    def _all_wait(self) -> bool:
-        """True if every partition has a next barrier.
+    def _next_count(self) -> int:
+        """The number of partitions of the next barrier, if all of them have a next one; else 0.
 
         First drops barriers that another partition has only before its first offset to read, or no longer: they never
         become aligned.
         """
-        while all(self._waiting) and (begin_later := self._begin_later()):
-            newest = max(queue[0].barrier.curr for queue in self._waiting)
-            behind = [number for number, queue in enumerate(self._waiting) if queue[0].barrier.curr < newest]
-            ahead = set(range(self._partitions)) - set(behind)
-            if not behind or not ahead <= begin_later:
-                break
+        while self._waiting[0]:
+            count = self._waiting[0][0].barrier.partitions
+            if not all(self._waiting[:count]):
+                return 0
+            heads = [queue[0].barrier for queue in self._waiting[:count]]
+            newest, least = max(each.curr for each in heads), min(each.partitions for each in heads)
+            behind = [number for number, each in enumerate(heads) if each.curr < newest]
+            begin_later = self._begin_later()
+            ahead = set(range(least)) - set(behind)
+            if not behind or not begin_later or not ahead <= begin_later:
+                return count
             dropped = [(number, self._waiting[number].popleft().offset) for number in behind]
             self._duplicates += dropped if self._in_data else []
-        return all(self._waiting)
+        return 0
 
     def _begin_later(self) -> frozenset[int]:
-        """The partitions that may begin with a later barrier than others."""
+        """The partitions that may begin with a later barrier than others, besides those that were added."""
         if not self._in_data:
             return self._trimmed
         return frozenset(number for number, begin in enumerate(self._begins) if begin)
@@ -199,7 +211,7 @@ class Aligner:
                     (partition, copy.offset),
                     f"barrier {copy.barrier.curr} (prev {copy.barrier.prev})",
                     other=f"at {self._topic}-0@{heads[0].offset}: {first.curr} (prev {first.prev}), "
-                    "with the same kind and mutation",
+                    "with the same kind, mutation and partitions",
                 )
 
     def take_duplicates(self, end: AlignedBarrier) -> tuple[RecordId, ...]:
@@ -224,4 +236,4 @@ class Aligner:
 
 def _identity(barrier: Barrier) -> tuple[object, ...]:
     """The fields that must be equal in all partitions. In an upstream that is an output, each has its own progress."""
-    return barrier.curr, barrier.prev, barrier.kind, barrier.mutation
+    return barrier.curr, barrier.prev, barrier.kind, barrier.mutation, barrier.partitions

@@ -28,7 +28,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from schemas.job import JobDefinition
-from state.values.plan import AlignedBarrier, JobPlan, JobState, Slice
+from state.values.aligned import AlignedBarrier
+from state.values.plan import JobPlan, JobState, Slice
 from state.values.progress import Progress, is_complete
 from streaming.core.clocks import TokenBucket
 from streaming.core.planning import NOTHING, Amount, CutFunction, choose_slices

@@ -22,6 +22,7 @@ from state.values.plan import BatchPlan, JobState
 from state.values.progress import Progress, is_complete
 
 _NAME = re.compile("[A-Za-z]{1,40}")
+MOVED = "a key whose records cross the change without an interval between may be left with the older row"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,11 @@ def jobs_after(plan: BatchPlan, table: TableSchema) -> JobsOutcome:
                 partitions=len(plan.first_offsets),
                 read=read,
             )
-    return outcome
+    rises = tuple(
+        MutationReport(at.epoch, f"partitions of the upstream rise to {at.barrier.partitions}: {MOVED}")
+        for at in (plan.barriers[number] for number in plan.rises)
+    )
+    return replace(outcome, reports=outcome.reports + rises)
 
 
 def reads_on(

@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 from schemas.job import JobDefinition
 from schemas.position import Key, order_key
 from schemas.records import RecordId
+from state.values.aligned import AlignedBarrier
 from state.values.chunks import KeyRange
-from state.values.plan import AlignedBarrier, BatchPlan, Slice
+from state.values.plan import BatchPlan, Slice
 from state.values.progress import Completed, NotStarted, Progress, is_complete
 
 

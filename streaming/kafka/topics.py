@@ -16,7 +16,7 @@ from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.admin._metadata import PartitionMetadata
 from confluent_kafka.admin._resource import ResourceType
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from schemas.errors import Code, EnvironmentProblem, TopicError
 from streaming.kafka.clients import KafkaSettings
@@ -114,9 +114,12 @@ def create_topic(
     *,
     config: Mapping[str, str] | None = None,
     replication_factor: int | None = None,
+    gains: bool = False,
     client: AdminClient | None = None,
 ) -> None:
     """Ensure a topic with exactly this number of partitions, each with a leader; an existing one is used.
+
+    With `gains`, one that has fewer gets the others.
 
     `config` are settings of a new topic; those of an existing one are not changed. A new topic keeps its records for
     ever unless `config` has another retention: it is read from its beginning. `replication_factor`, for a new topic: by
@@ -126,7 +129,11 @@ def create_topic(
     to create it so.
     """
     client = admin(settings) if client is None else client
-    if not _partitions(client, topic, settings):
+    there = len(_partitions(client, topic, settings))
+    if gains and 0 < there < partitions:
+        with translated(settings, what=topic):
+            answered(client.create_partitions([NewPartitions(topic, partitions)])[topic], settings)
+    if not there:
         copies = replication_factor or settings.replication_factor
         wanted = NewTopic(
             topic,
@@ -142,7 +149,7 @@ def create_topic(
                 raise _not_created(wanted, error) from None
             if error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise translate(error, settings, what=topic) from None
-    count = _await_leaders(client, topic, settings)
+    count = _await_leaders(client, topic, settings, partitions if gains else 1)
     if count != partitions:
         raise TopicError(
             Code.OUTPUT_TOPIC_MISMATCH,
@@ -162,12 +169,12 @@ def _not_created(wanted: NewTopic, error: KafkaError) -> TopicError:
     )
 
 
-def _await_leaders(client: AdminClient, topic: str, settings: KafkaSettings) -> int:
+def _await_leaders(client: AdminClient, topic: str, settings: KafkaSettings, least: int = 1) -> int:
     """Wait for the leaders: a new topic is known to the controller first and to clients a little later."""
     deadline = time.monotonic() + settings.wait_s
     while True:
         partitions = _partitions(client, topic, settings)
-        if partitions and all(part.leader >= 0 for part in partitions.values()):
+        if len(partitions) >= least and all(part.leader >= 0 for part in partitions.values()):
             return len(partitions)
         if time.monotonic() >= deadline:
             raise translate(KafkaError(KafkaError._TIMED_OUT), settings, what=topic)

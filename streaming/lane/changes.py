@@ -1,14 +1,15 @@
 """The changes of a lane, brought into order: by interval, then by upstream partition and offset.
 
 Rows come out of the shuffle in any order. Every key lives in one upstream partition, so this order keeps the
-changes of each key in theirs, and intervals cut the rows into contiguous runs. The barriers' own records, those that
+changes of each key in theirs (`streaming.lane.moved` where that is not so), and intervals cut the rows into contiguous
+runs. The barriers' own records, those that
 say nothing of the table, and those that the plan leaves out are dropped here. Invalid records keep their position: see
 `streaming.lane.faults`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -21,7 +22,7 @@ from schemas.avro.chunks import whole
 from schemas.formats.protocol import KeyEncoder
 from schemas.records import NO_DATA, Op
 from schemas.table import TableSchema
-from state.columns import BEFORE_HASH, EPOCH, OFFSET, OP, PARTITION, VNODE
+from state.columns import BEFORE_HASH, EPOCH, NO_PLACE, OFFSET, OP, PARTITION, VNODE
 from state.values.plan import BatchPlan
 from streaming.core.offset_ranges import readers
 from streaming.core.planning import markers_of
@@ -83,14 +84,22 @@ class Changes:
     def filtered(self, kept: Bools) -> Changes:
         """The changes where `kept` is True, in their order."""
         mask = pa.array(kept)
+        return self._picked(kept, lambda column: column.filter(mask))
+
+    def taken(self, rows: npt.NDArray[np.int64]) -> Changes:
+        """The changes at `rows`, in this order."""
+        places = pa.array(rows)
+        return self._picked(rows, lambda column: column.take(places))
+
+    def _picked(self, picked: npt.NDArray[Any], pick: Callable[[Any], Any]) -> Changes:
         return Changes(
-            interval=self.interval[kept],
-            vnodes=self.vnodes[kept],
-            ops=self.ops[kept],
-            before=tuple(column.filter(mask) for column in self.before),
-            after=tuple(column.filter(mask) for column in self.after),
-            keys=tuple(column.filter(mask) for column in self.keys),
-            rows=self.rows.filter(mask),
+            interval=self.interval[picked],
+            vnodes=self.vnodes[picked],
+            ops=self.ops[picked],
+            before=tuple(map(pick, self.before)),
+            after=tuple(map(pick, self.after)),
+            keys=tuple(map(pick, self.keys)),
+            rows=pick(self.rows),
         )
 
     def bounds(self, intervals: int) -> npt.NDArray[np.int64]:
@@ -217,15 +226,25 @@ def _changes(rows: pa.Table, interval: npt.NDArray[np.int64], table: TableSchema
     )
 
 
-def log_rows(changes: Changes, plan: BatchPlan, schema: pa.Schema) -> pa.Table:
-    """The changes as rows of the replica's log, by vnode and offset, so that readers of a vnode skip the rest."""
+def log_rows(
+    changes: Changes, plan: BatchPlan, schema: pa.Schema, moves_from: int | None = None, first: int = 0
+) -> pa.Table:
+    """The changes as rows of the replica's log, by vnode and offset, so that readers of a vnode skip the rest.
+
+    From the interval `moves_from` on no offset orders the changes of a key: the number of each does, from `first` on.
+    """
     epochs = np.array([aligned.epoch for aligned in plan.barriers], dtype=np.int64)
     deleted = pa.array(changes.ops == Op.DELETE)
+    partitions, offsets = changes.rows[PARTITION], changes.rows[OFFSET]
+    if moves_from is not None:
+        moves = pa.array(changes.interval >= moves_from)
+        partitions = pc.if_else(moves, pa.scalar(NO_PLACE, pa.int32()), partitions)
+        offsets = pc.if_else(moves, pa.array(np.arange(first, first + len(changes))), offsets)
     own = {
         VNODE: pa.array(changes.vnodes, pa.int32()),
         EPOCH: pa.array(epochs[changes.interval]),
-        PARTITION: changes.rows[PARTITION],
-        OFFSET: changes.rows[OFFSET],
+        PARTITION: partitions,
+        OFFSET: offsets,
         OP: pa.array(changes.ops, pa.int8()),
         BEFORE_HASH: changes.rows[BEFORE_HASH],
     }

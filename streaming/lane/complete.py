@@ -18,6 +18,7 @@ from streaming.lane.before.lookup import RowsBefore, rows_before_of
 from streaming.lane.before.normal import Unavailable, leaves_out
 from streaming.lane.changes import Changes
 from streaming.lane.faults import Fault
+from streaming.lane.moved import moved_in_order
 from streaming.lane.redelivered import RedeliveryFilter
 from streaming.lane.task import LaneTask
 from streaming.lane.waiting import LaneReading
@@ -55,9 +56,11 @@ class Completion:
 
         Raises: RowsNeededError, JudgementNeededError.
         """
+        keys, since = DEFAULT.keys(self.task.table.key_columns), self.task.moves_from
         if self._redelivered is not None:
-            keys = DEFAULT.keys(self.task.table.key_columns)
             changes = self._redelivered(changes, changes.encoded_keys(keys))
+        if since is not None:
+            changes = moved_in_order(changes, since, changes.encoded_keys(keys))
         if self.reading is not None:
             changes = self.reading(changes)
         if self.rows_before is not None:

@@ -6,7 +6,8 @@ It decides nothing: the plan is given, and the same plan on the same upstream ra
 
 How many changes it holds at a time is another matter. A short interval is held whole, and put in order here. A long one
 comes from Spark in order (`LaneTask.in_parts`) and goes through part by part, in the same transaction; a fault that
-is found in a later part aborts it. Without a job there is no order to keep, and no transaction.
+is found in a later part aborts it. Without a job there is no transaction, and no order to keep unless keys may come
+from several partitions.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ class _Lane:
         self._waiting: list[DataFile] = []
         self._faults: list[Fault] = []
         self._awaited: frozenset[int] = frozenset()
-        self._changes = self._held_bytes = self._ignored = 0
+        self._changes = self._held_bytes = self._ignored = self._logged = 0
         self._complete: Completion
         self._unwritten: Changes | None = None
         """The last part that was asked for: it goes to the log after it was sent."""
@@ -222,7 +223,7 @@ class _Lane:
         self._held_bytes += held_bytes * len(shares.own) // max(records, 1)
 
     def _split(self, batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
-        if not self._jobs:
+        if not self._jobs and self.task.moves_from is None:
             return _pieces(batches, _LOG_PART_ROWS, _LOG_PART_BYTES)
         if self.task.in_parts:
             return _pieces(batches, self.task.limits.part_records, _PART_BYTES)
@@ -267,7 +268,8 @@ class _Lane:
 
     def _write_log(self) -> None:
         if self._unwritten is not None:
-            self._log += write_log(self.task, self.lane, self._unwritten)
+            self._log += write_log(self.task, self.lane, self._unwritten, self._logged)
+            self._logged += len(self._unwritten)
             self._unwritten = None
             self.watch.lap("log")
             failpoints.reach(Failpoint.LANE_LOGGED)
@@ -289,14 +291,16 @@ def _pieces(
     yield piece
 
 
-def write_log(task: LaneTask, lane: int, changes: Changes) -> list[DataFile]:
+def write_log(task: LaneTask, lane: int, changes: Changes, first: int = 0) -> list[DataFile]:
     """All changes of a lane, hidden ones too, in a file (none without changes) that the driver is to commit.
+
+    `first` is the number of those that the lane has written before.
 
     Nothing is kept of rows without identity: what is committed then only says how far the batches are.
     """
     if not len(changes) or not task.table.has_key:
         return []
-    rows = log_rows(changes, task.plan, log_schema(task.table))
+    rows = log_rows(changes, task.plan, log_schema(task.table), task.moves_from, first)
     return [write_log_file(task.storage, rows, file_stem(task, lane))]
 
 

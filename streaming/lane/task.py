@@ -54,7 +54,8 @@ class LaneTask:
     of the events that wait for chunks, of the version that the plan's reading names. `in_parts`: the changes come in
     order, more than a lane holds at once; `unhurried`: a lane has sent its part, and another one was too slow for it.
     Transactions may then take as long as `transaction_timeout_ms` says. `judgement`: which records are redelivered,
-    where a lane has seen positions fall.
+    where a lane has seen positions fall. `moves_from`: the number of the first interval in which the changes of a key
+    may come from several partitions; records have their times then.
     """
 
     storage: Storage
@@ -77,6 +78,7 @@ class LaneTask:
     unhurried: bool = False
     judgement: Judgement | None = None
     failpoint: Armed | None = None
+    moves_from: int | None = None
     record_bytes: Mapping[str, int] = field(default_factory=dict)
     """The maximum bytes of key and value of a record, by output, where its limit is known."""
 
@@ -311,8 +313,12 @@ def places_before(
     start = None if task.plan.start is None else task.plan.start.epoch
     places: dict[SinkConfig, dict[SinkPartition, int | None]] = {}
     for job in jobs:
-        before = None if job.plan.opens else start
-        places.setdefault(job.definition.sink, {}).update(dict.fromkeys(job.places(), before))
+        first = 0 if job.plan.opens else job.plan.gains_from
+        before = {
+            place: None if first is not None and number >= first else start
+            for number, place in zip(job.partitions, job.places(), strict=True)
+        }
+        places.setdefault(job.definition.sink, {}).update(before)
     return places
 
 

@@ -108,9 +108,8 @@ class SourceStatus(ApiModel):
     barrier_interval_s: float = Field(description="Time between two barriers, as it is configured.")
     barrier_topic: str | None = Field(description="Topic of the barriers; null: they are in the upstream.")
     control_topic: str
-    start: str | None = Field(
-        description="What the state starts from; null where that is the topic's beginning."
-    )
+    start: str | None = Field(description="What the state starts from; null for the topic's beginning.")
+    moved_at: float | None = Field(description="When a barrier last reported added partitions.")
 
 
 class MaintenanceStatus(ApiModel):
@@ -271,9 +270,7 @@ class Status(ApiModel):
     )
     replica_rows: int
     initial: CopyingStatus | None = Field(description="Null but for a start that copies a table.")
-    reading: ReadingStatus | None = Field(
-        description="Null but for a start that reads a table of a database."
-    )
+    reading: ReadingStatus | None = Field(description="Null but for a start that reads a table.")
     log_rows: int = Field(description="Changes that wait to be compacted into the base.")
     compaction_age_s: float | None = Field(
         description="Age of the barrier that the base holds; null before the first compaction."

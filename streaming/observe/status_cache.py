@@ -177,6 +177,13 @@ class StatusCache:
             self._change_rate.forget()
             self._records.forget_rates()
 
+    def _of_source(self, state: StateAtBarrier | None) -> dict[str, object]:
+        moved_at = state.moved_at if state else 0
+        return {
+            "start": self.vitals.start or self.source.start,
+            "moved_at": unix_ms_from_epoch(moved_at) / 1_000 if moved_at else None,
+        }
+
     def status(self) -> Status:
         """The status as of now."""
         health, now_ms = self.vitals.health(), round(self.steady() * 1_000)
@@ -198,7 +205,7 @@ class StatusCache:
                 look_age_s=self.vitals.look_age_s(),
                 late_s=self.vitals.late_s,
                 upstream=self.upstream,
-                source=self.source.model_copy(update={"start": self.vitals.start or self.source.start}),
+                source=self.source.model_copy(update=self._of_source(state)),
                 table=self.table,
                 columns=list(self.columns()),
                 fields=FieldsStatus.model_validate(self.vitals.fields),

@@ -155,4 +155,5 @@ def source_of(config: ServiceConfig) -> SourceStatus:
         barrier_topic=config.topics.barriers,
         control_topic=config.topics.control,
         start=start,
+        moved_at=None,
     )

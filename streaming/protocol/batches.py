@@ -9,7 +9,8 @@ from schemas.job import JobDefinition
 from schemas.records import RecordId
 from state.progress_table import ProgressTable
 from state.replica import Replica
-from state.values.plan import AlignedBarrier, BatchPlan, JobState
+from state.values.aligned import AlignedBarrier
+from state.values.plan import BatchPlan, JobState
 from state.values.progress import Progress, is_complete
 from streaming.core.batch_size import BatchSizer
 from streaming.core.jobs import reads_on
@@ -61,6 +62,7 @@ class Batches:
         self.state = StreamState(table, setup.first_offsets, self._batch_sizer, setup.declared_lanes)
         self.reading = TableReading(storage, table, setup.reads)
         tasks = self.tasks_type(setup, self.replica, scans, self._batch_sizer, self.reading)
+        self._tasks = tasks
         self._attempts = LaneAttempts(setup, tasks, self.overruns_type(setup.journal))
         self.executor = self.executor_type(
             setup=setup,
@@ -116,6 +118,7 @@ class Batches:
             self.state.lanes,
             self.next_offsets(),
             self.state.lanes_set is not None,
+            self.state.moved_at,
         )
 
     @property
@@ -205,6 +208,8 @@ class Batches:
         or a lost worker costs one part at most. False: it was asked to end before.
         """
         plan = self._planner.first_part(barrier, repeated)
+        if self._tasks.moves_from(plan) is not None:  # parts would not keep the order of a key's partitions
+            return True
         for until in part_ends(plan.first_offsets, plan.end_offsets, self._setup.limits.interval_records):
             if self.ending:
                 return False

@@ -126,7 +126,7 @@ class Executor:
 
     def _open_topics(self, plan: BatchPlan, left: tuple[Effect, ...], done: Done) -> tuple[Effect, ...]:
         for job in plan.jobs:
-            if job.opens and not plan.silent:
+            if (job.opens or job.gains_from is not None) and not plan.silent:
                 try:
                     self.setup.sink_of(job.state.definition).open(job.state.definition)
                 except TopicError as error:

@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from schemas.errors import BackfillError, Code, EnvironmentProblem, Fenced
-from state.values.plan import AlignedBarrier
+from state.values.aligned import AlignedBarrier
 from streaming.compaction.compactor import Compactor
 from streaming.protocol.batches import Batches
 from streaming.protocol.report import BatchReport

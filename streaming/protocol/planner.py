@@ -6,7 +6,7 @@ lanes send. Registering them again, after a crash, gives the same ids.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import structlog
@@ -18,8 +18,9 @@ from schemas.records import RecordId
 from schemas.settings.security import hash_key_of
 from state.progress_table import ProgressTable
 from state.replica import Replica
+from state.values.aligned import AlignedBarrier
 from state.values.pin import Pin, ReplicaVersion
-from state.values.plan import AlignedBarrier, BatchPlan, JobPlan, JobState
+from state.values.plan import BatchPlan, JobPlan, JobState, Slice
 from state.values.progress import parts_done
 from streaming.core.batch_size import BatchSizer
 from streaming.core.jobs import PAUSED_AT_START, MutationReport
@@ -102,11 +103,14 @@ class Planner:
             barriers = upto_mutation(barriers)
         self._pause_at_start(barriers[-1].epoch)
         pin = Pin(version, state.next_offsets())
+        before = {job.name: job.definition.output_partitions for job in state.jobs}
+        known = 0 if state.position is None else len(state.position.ends)
+        state.jobs = tuple(job.with_partitions(len(pin.offsets), known) for job in state.jobs)
         for job in state.jobs:
             if not job.opened:
                 self._check_new(job, pin)
         self._register()
-        jobs = self._counted(self._planned(pin, barriers[-1]))
+        jobs = self._counted(_gained(job, before) for job in self._planned(pin, barriers[-1]))
         return self._plan(barriers, version, duplicates(barriers[-1])).with_jobs(jobs)
 
     def _counted(self, jobs: Iterable[JobPlan]) -> list[JobPlan]:
@@ -164,10 +168,25 @@ class Planner:
             skipped=tuple(sorted(skipped)),
             seen=self._state.seen,
             progress_epoch=self._progress_table.epoch,
+            moved_at=self._state.moved_at,
         )
+        self._refuse_moved(plan)
         # A long interval is not held whole, and its chunks can wait for the next one.
         releases = releases and plan.max_records <= self._setup.limits.interval_records
         return replace(plan, reading=self._reading.planned(plan.end_offsets, releases=releases))
+
+    def _refuse_moved(self, plan: BatchPlan) -> None:
+        """Raises: TopicError(PARTITIONS_CHANGED) where events of a key that wait for its chunk would have no order."""
+        if self._reading.is_on and plan.moves_from is not None:
+            raise TopicError(
+                Code.PARTITIONS_CHANGED,
+                where=self._setup.bad_records.topic,
+                found="partitions that were added while the table is read from its database",
+                partitions=min(
+                    each.barrier.partitions for each in (plan.start or plan.end, plan.barriers[0])
+                ),
+                before="when the table began to be read",
+            )
 
     def _check_new(self, job: JobState, pin: Pin) -> None:
         if job.definition.from_now and self._reading.is_on:
@@ -222,3 +241,13 @@ class Planner:
         if error.code is not Code.REGISTRY_UNREACHABLE or not self._state.delay(job, error):
             self._setup.registers.forget(job.definition)
             self._state.refuse(job, error)
+
+
+def _gained(job: JobPlan, before: Mapping[str, int]) -> JobPlan:
+    """With the partitions that the output gains: nothing is there to be read, so each is read to its end at once."""
+    first, count = before.get(job.state.name, 0), job.state.definition.output_partitions
+    if job.opens or not 0 < first < count:
+        return job
+    planned = {item.part for item in job.slices}
+    added = tuple(Slice(part, None, None) for part in range(first, count) if part not in planned)
+    return replace(job, slices=job.slices + added, gains_from=first)

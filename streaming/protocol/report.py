@@ -22,7 +22,7 @@ _Number = TypeVar("_Number", int, float)
 class StateAtBarrier:
     """Jobs, their progress and the replica between two batches. `ends` are the offsets that are handled.
 
-    `lanes_set`: `backfill lanes` has set their number.
+    `lanes_set`: `backfill lanes` has set their number. `moved_at`: the last barrier that reported added partitions.
     """
 
     jobs: Sequence[JobState]
@@ -33,6 +33,7 @@ class StateAtBarrier:
     lanes: int
     ends: Sequence[int]
     lanes_set: bool = False
+    moved_at: int = 0
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,7 @@ class BatchReport:
             self.outcome.lanes or plan.lanes,
             plan.end_offsets,
             self.outcome.lanes is not None,
+            plan.moved_after,
         )
 
 

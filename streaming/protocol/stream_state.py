@@ -13,7 +13,8 @@ from schemas.errors import BackfillError
 from schemas.job import JobDefinition
 from schemas.table import TableSchema
 from state.progress_table import ProgressRow
-from state.values.plan import AlignedBarrier, BatchPlan, JobState
+from state.values.aligned import AlignedBarrier, padded
+from state.values.plan import BatchPlan, JobState
 from state.values.progress import Parts
 from state.values.seen import Marks
 from streaming.core.batch_size import BatchSizer
@@ -49,6 +50,8 @@ class StreamState:
         """The positions seen of the upstream up to the end of the log, if its records may be redelivered."""
         self.lanes_set: int | None = None
         """Number that the last `Lanes` has set; None where the configuration's holds."""
+        self.moved_at = 0
+        """The last barrier that has reported added partitions, 0 for none."""
         self.configured: tuple[JobDefinition, ...] = ()
         """Jobs of the configuration that are still to be added."""
         self._in_file: frozenset[str] = frozenset()
@@ -72,11 +75,8 @@ class StreamState:
 
     def next_offsets(self) -> tuple[int, ...]:
         """First offset of each upstream partition that no batch has handled."""
-        if self.built is not None:
-            return self.built
-        if self.position is None:
-            return self._beginning
-        return self.position.ends
+        known = self.built or (() if self.position is None else self.position.ends)
+        return padded(known, self._beginning)
 
     def configure(self, jobs: Sequence[JobDefinition]) -> None:
         """Jobs of the configuration; those not known yet start at the end of the next batch."""
@@ -158,4 +158,5 @@ class StreamState:
                 self._batch_sizer.forget(job.name)
         self.jobs = ended_where_complete(self.jobs, self.progress)
         self.position, self.built, self.lanes_set = plan.end, None, outcome.lanes
+        self.moved_at = plan.moved_after
         return outcome

@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol, Self
 
 from schemas.errors import Code, InputError
 from schemas.records import Barrier
+from streaming.reading.records.logs import PlaceInLog
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class TopicEntry(NamedTuple):
     `given` is its key and value as they came, where it was brought into another form. `fault` is why it is invalid,
     where that is known. `closes` is the barrier that it is, where it comes from a topic of barriers, or was joined with
     others: `joined`, if it closes the intervals of barriers that were deleted as well, and lists what is known of all
-    parts.
+    parts. `time_ms` is the record's timestamp, `place` where its change stands in a database's log, if that is known.
     """
 
     offset: int
@@ -54,6 +55,8 @@ class TopicEntry(NamedTuple):
     fault: RecordFault | None = None
     closes: Barrier | None = None
     joined: bool = False
+    time_ms: int = -1
+    place: PlaceInLog | None = None
 
     def no_change(self, where: Place) -> InputError:
         """The error for a record without key or value, or for an invalid one."""

@@ -121,7 +121,9 @@ def entry_of(message: Message) -> TopicEntry:
     offset, headers = message.offset(), message.headers()
     found = _headers(headers) if headers else _NO_HEADERS
     key, value = _bytes(message.key()), _bytes(message.value())
-    return TopicEntry(offset or 0, key, value, found.get(BARRIER_HEADER), epoch=found.get(EPOCH_HEADER))
+    marks = found.get(BARRIER_HEADER), found.get(EPOCH_HEADER)
+    time_ms = message.timestamp()[1]
+    return TopicEntry(offset or 0, key, value, marks[0], epoch=marks[1], time_ms=time_ms)
 
 
 def _bytes(data: str | bytes | None) -> bytes | None:
@@ -181,18 +183,20 @@ def merged(
 ) -> list[Source]:
     """The sources of a topic, with those of its barrier topic if it has one.
 
-    `begins`: as `MergedSource`, by partition. `waits`: a barrier is held until the data that it closes is there.
+    `begins`: as `MergedSource`, by partition. `waits`: a barrier is held until the data that it closes is there. Data
+    partitions whose barriers are still to be added come as they are.
     """
     if barriers is None or topic is None:
         return list(data.sources)
-    return [
+    closed = [
         MergedSource(
             own,
             closing,
             topic,
             number,
-            begin=begins[number] if begins else 0,
+            begin=begins[number] if number < len(begins) else 0,
             reaches=own.reaches if waits else lambda _: True,
         )
-        for number, (own, closing) in enumerate(zip(data.sources, barriers.sources, strict=True))
+        for number, (own, closing) in enumerate(zip(data.sources, barriers.sources, strict=False))
     ]
+    return [*closed, *data.sources[len(closed) :]]

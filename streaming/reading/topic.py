@@ -178,29 +178,44 @@ class Complete:
         number = record.partition
         if isinstance(record.body, Barrier) and record.epoch == self._newest[number]:
             return  # the same once more, which is harmless
+        if isinstance(record.body, Barrier) and record.body.partitions > len(self._held):
+            raise TopicError(
+                Code.PARTITIONS_CHANGED,
+                where=record.where,
+                found=f"a barrier for {record.body.partitions} partitions",
+                partitions=len(self._held),
+                before="when it began to be read",
+                next_step="start again: it is read with the partitions that were added",
+            )
         self._open[number].append(record)
         if not isinstance(record.body, Barrier):
             return
         self._newest[number] = record.epoch
         self._held[number].append(self._open[number])
         self._open[number] = []
-        while all(self._held) and self._is_aligned():
+        while all(self._due) and self._is_aligned():
             yield from self._next()
+
+    @property
+    def _due(self) -> Sequence[deque[list[Record]]]:
+        """The partitions that the next barrier is in: one that was added has it from the barrier on that says so."""
+        first = self._held[0][0][-1].body if self._held[0] else None
+        return self._held[: first.partitions] if isinstance(first, Barrier) else self._held
 
     def _is_aligned(self) -> bool:
         """True if the next barriers are one; of the first ones, older ones are joined to the interval after them."""
-        newest = max(held[0][-1].epoch for held in self._held)
-        for held in self._held if self.epoch == NO_EPOCH else ():
+        newest = max(held[0][-1].epoch for held in self._due)
+        for held in self._due if self.epoch == NO_EPOCH else ():
             while held and held[0][-1].epoch < newest:
                 older = held.popleft()
                 if not held:
                     held.append(older)
                     return False
                 held[0][:0] = older
-        return all(held[0][-1].epoch == newest for held in self._held) or self._is_aligned()
+        return all(held[0][-1].epoch == newest for held in self._due) or self._is_aligned()
 
     def _next(self) -> Iterator[Record]:
-        interval = [held.popleft() for held in self._held]
+        interval = [held.popleft() for held in self._due]
         epoch = interval[0][-1].epoch
         if self._until is None or epoch <= self._until:
             self.epoch = epoch

@@ -131,7 +131,7 @@ class SnapshotReader:
     def overlay(self, vnodes: frozenset[int], columns: Sequence[str]) -> Overlay:
         """The log's rows for reads of these columns in these vnodes. Keys always, values only if they are few."""
         keys = list(self.table.primary_key)
-        names = list(dict.fromkeys([VNODE, OP, OFFSET, *keys, *columns]))
+        names = list(dict.fromkeys([VNODE, EPOCH, OP, OFFSET, *keys, *columns]))
         if not self.files.log or not vnodes:
             return Overlay(self._schema(names).empty_table())
         wanted = pc.field(VNODE).isin(sorted(vnodes)) & (pc.field(EPOCH) > self.files.compacted_epoch)
@@ -150,7 +150,7 @@ class SnapshotReader:
 
     def _newest(self, rows: pa.Table) -> pa.Table:
         keys = list(self.table.primary_key)
-        order = sort_order([*arrays(rows, [VNODE, *keys, OFFSET])])
+        order = sort_order([*arrays(rows, [VNODE, *keys, EPOCH, OFFSET])])
         rows = rows.take(order).combine_chunks()
         starts = changes_of_key(arrays(rows, [VNODE, *keys]))
         newest = np.append(starts[1:], True) if len(starts) else starts

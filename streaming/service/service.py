@@ -10,8 +10,8 @@ Start-up is a fixed order, for each step protects the next:
     5  catch up    run the batches of barriers behind the last batch that are there already
     6  stream      from there on
 
-A fault of the table suspends it (`suspended`): the process stays, and a request leads on to step 1; so does a new field
-that becomes a column. Any other lasting error ends it. Either way the journal has how it ended.
+A fault of the table suspends it (`suspended`): the process stays, and a request leads on to step 1; so do a new field
+that becomes a column, and added partitions. Any other lasting error ends it. Either way the journal has how it ended.
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ class Service:
             except BackfillError as fault:
                 if restart_policy.may_pass(fault):
                     raise
-                if self._faults.is_altered_by(fault, self.kafka):
+                if upstream.gains(self.kafka, fault) or self._faults.is_altered_by(fault, self.kafka):
                     return not self._stop.is_set()
                 if not self._faults.suspends(fault):
                     raise

@@ -22,6 +22,7 @@ from state.initial.start import AnyStart, DatabaseStart, TopicStart
 from state.journal import Journal
 from state.small_files import EmptyRanges, SchemaFiles
 from state.storage import Storage
+from state.values.aligned import padded
 from state.values.plan import BatchPlan
 from streaming.compaction.barrier_keeping import BarrierKeeping
 from streaming.kafka.clients import KafkaSettings
@@ -142,7 +143,7 @@ class Startup:
         config, version = self.config, self.found.version
         assert version is not None
         start = self._start(is_new=current is None)
-        beginning = self.found.beginning if start is None else list(start.offsets)
+        beginning = padded(() if start is None else start.offsets, self.found.beginning)
         # 2. The journal's new owner. A half done batch is finished by as many lanes as began it.
         former = journal.take_over(self.owner, binding(version, upstream, start))
         # 3. The components, which read state and topics as of the take-over.
@@ -267,6 +268,8 @@ class Startup:
 
     def barrier_source(self, owned: Owned) -> BarrierSource:
         """The source of the batches' barriers. Call its `start` before anything is read."""
+        entry = owned.journal.current
+        plan = None if entry is None else entry.plan
         setup = BarrierSetup(
             kafka=self.kafka,
             topics=self.config.topics,
@@ -280,20 +283,26 @@ class Startup:
             begins=() if owned.start is None else owned.start.offsets,
             gaps=owned.source.gaps,
             read_limit=self.config.source.read_limit,
+            least=None if plan is None else plan.barriers[0].barrier.partitions,
         )
         return barrier_source(self.config.barriers, setup)
 
 
 def _oldest(kafka: KafkaSettings, barriers: str | None) -> int:
-    """The newest of the first barriers of a barrier topic's partitions; 0 without such a topic."""
+    """The newest of the first barriers of a barrier topic's partitions; 0 without such a topic.
+
+    Partitions that were added behind the oldest of them do not count.
+    """
     found = () if barriers is None else first_barriers(kafka, barriers, beside=True)
-    return max((barrier.curr for barrier in found if barrier is not None), default=0)
+    known = [barrier for barrier in found if barrier is not None]
+    count = min(known, key=lambda barrier: barrier.curr).partitions if known else 0
+    return max((barrier.curr for barrier in found[:count] if barrier is not None), default=0)
 
 
 def _begins(kafka: KafkaSettings, topic: str, beginning: Sequence[int]) -> list[int]:
     """The first offset of each partition that is there and is to be read."""
     found = watermarks(kafka, topic)
-    return [max(marks.earliest, first) for marks, first in zip(found, beginning, strict=True)]
+    return [max(marks.earliest, first) for marks, first in zip(found, beginning, strict=False)]
 
 
 @cache

@@ -20,8 +20,8 @@ from schemas.error_table import TABLE
 from schemas.errors import BackfillError, Code, EnvironmentProblem
 from schemas.formats.names.lost import FieldsSeen
 from state.initial.copy_progress import CopyProgress
+from state.values.aligned import AlignedBarrier
 from state.values.last_end import LastEnd
-from state.values.plan import AlignedBarrier
 from streaming.compaction.turns import Maintenance
 from streaming.core.health import (
     Health,
@@ -35,7 +35,7 @@ from streaming.core.health import (
 )
 from streaming.kafka.topics import Watermarks
 from streaming.service.events import EventKind, EventLog, ServiceEvent
-from streaming.source.barriers.source import BarrierSource
+from streaming.source.barriers.source import BarrierSource, Newest
 from streaming.source.retention import Margin
 
 if TYPE_CHECKING:
@@ -279,12 +279,14 @@ class Vitals:
             self._facts,
             stopping=self._stopping,
             pending=(batches.pending if batches else 0) + (barriers.untaken if barriers else 0),
-            missing=self._missing([count for _, count in barriers.newest()]) if barriers else (),
+            missing=self._missing(barriers.newest()) if barriers else (),
             hindered=barriers.problem if barriers else None,
         )
         return health(facts, self._clock())
 
-    def _missing(self, waiting: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    def _missing(self, newest: Newest) -> tuple[tuple[int, int], ...]:
+        due = max((barrier.partitions for barrier, _ in newest if barrier), default=0)
+        waiting = [count for _, count in newest[:due]]
         if not any(waiting):
             return ()
         known = dict(enumerate(self._marks))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import structlog
@@ -88,12 +88,14 @@ class KafkaSink(Sink):
             self.kafka, job.with_barriers, after, beside=job.barrier_topic is not None
         )
 
-    def check(self, job: JobDefinition) -> None:
+    def check(self, job: JobDefinition, *, gains: bool = False) -> None:
         """Raises: TopicError(OUTPUT_TOPIC_MISMATCH, OUTPUT_LOSES_RECORDS)."""
         client = admin(self.kafka)
         for topic in self._outputs(job):
-            if partitions_of(self.kafka, topic, client=client) is not None:
-                self._refuse_incompatible_output(job, topic, client)
+            count = partitions_of(self.kafka, topic, client=client)
+            if count is not None:
+                few = replace(job, output_partitions=min(count, job.output_partitions)) if gains else job
+                self._refuse_incompatible_output(few, topic, client)
 
     def refuse_used(self, job: JobDefinition) -> None:
         """Also checks an existing topic of dead letters.
@@ -131,14 +133,16 @@ class KafkaSink(Sink):
         self._refuse_same(job)
         client = admin(self.kafka)
         for topic, config in self._outputs(job).items():
-            is_new = partitions_of(self.kafka, topic, client=client) is None
-            if is_new:
+            count = partitions_of(self.kafka, topic, client=client)
+            is_new = count is None
+            if (count or 0) < job.output_partitions and (is_new or job.parts_are_partitions):
                 create_topic(
                     self.kafka,
                     topic,
                     job.output_partitions,
                     config=config,
                     replication_factor=job.replication_factor,
+                    gains=job.parts_are_partitions,
                     client=client,
                 )
             if is_new or _filled(self.kafka, topic, client) is None:

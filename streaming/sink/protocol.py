@@ -118,8 +118,11 @@ class Sink(Protocol):
     def open_writer(self) -> OpenWriter:
         """The opener of this sink's writers."""
 
-    def check(self, job: JobDefinition) -> None:
-        """At a start: check that the output, if it exists, matches the job. Read-only. Raises: TopicError."""
+    def check(self, job: JobDefinition, *, gains: bool = False) -> None:
+        """At a start: check that the output, if it exists, matches the job. Read-only. Raises: TopicError.
+
+        One that `gains` partitions with its next batch may have fewer.
+        """
         return
 
     @abstractmethod
@@ -131,6 +134,8 @@ class Sink(Protocol):
 
     def open(self, job: JobDefinition) -> None:
         """Create a job's output; the journal has the plan that opens it. Idempotent: an existing output stays as it is.
+
+        An output with the upstream's partitions gains those that it lacks.
 
         An output with records is no error: the plan's lanes may have sent them before a crash. Raises: TopicError, and
         the plan goes on without the job.

@@ -30,11 +30,11 @@ from schemas.codec.results import row_type
 from schemas.formats.protocol import UpstreamFormat
 from schemas.table import TableSchema
 from state.columns import BEFORE_HASH, OFFSET, OP, PARTITION, TRANSACTION, VNODE
-from streaming.source.raw.records import HEADERS_FIELD
+from streaming.source.raw.records import HEADERS_FIELD, TIME_FIELD
 
 KEY, SIZE, BEFORE, AFTER = "_bf_key", "_bf_size", "_bf_before", "_bf_after"
 ERROR, AWAITED = "_bf_error", "_bf_awaited"
-UNCHANGED, POSITION, HEADERS = "_bf_unchanged", "_bf_position", "_bf_headers"
+UNCHANGED, POSITION, HEADERS, TIME = "_bf_unchanged", "_bf_position", "_bf_headers", "_bf_time"
 """Columns in addition to those that the log has, too."""
 
 ERROR_TYPE = pa.struct([("code", pa.string()), ("found", pa.string()), ("expected", pa.string())])
@@ -72,8 +72,10 @@ def decoded_schema(table: TableSchema) -> pa.Schema:
     )
 
 
-def decoded_schema_of(format_: UpstreamFormat, table: TableSchema, *, headers: bool = False) -> pa.Schema:
-    """The columns of `decoded_schema`, those that the format adds, and `headers` where jobs pass some on."""
+def decoded_schema_of(
+    format_: UpstreamFormat, table: TableSchema, *, headers: bool = False, times: bool = False
+) -> pa.Schema:
+    """The columns of `decoded_schema`, those that the format adds, and those of `raw_schema`."""
     schema = decoded_schema(table)
     if format_.may_be_unchanged:
         schema = schema.append(pa.field(UNCHANGED, pa.list_(pa.int32())))
@@ -81,7 +83,13 @@ def decoded_schema_of(format_: UpstreamFormat, table: TableSchema, *, headers: b
         schema = schema.append(pa.field(POSITION, POSITION_TYPE))
     if format_.reads_transactions:
         schema = schema.append(pa.field(TRANSACTION, pa.int64()))
-    return schema.append(HEADERS_FIELD.with_name(HEADERS)) if headers else schema
+    return with_more(schema, headers=headers, times=times)
+
+
+def with_more(schema: pa.Schema, *, headers: bool, times: bool) -> pa.Schema:
+    """The columns of decoded records, with further ones that raw records have."""
+    own = [(HEADERS_FIELD.with_name(HEADERS), headers), (TIME_FIELD.with_name(TIME), times)]
+    return pa.schema([*schema, *(field for field, wanted in own if wanted)])
 
 
 def check_decoded(schema: pa.Schema, table: TableSchema) -> None:

@@ -17,6 +17,7 @@ from schemas.errors import BackfillError
 from schemas.formats.protocol import UpstreamFormat
 from schemas.records import BARRIER_HEADER
 from schemas.table import TableSchema
+from state.values.aligned import padded
 from state.values.plan import BatchPlan
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader
@@ -55,14 +56,17 @@ class DirectReader:
         lane: int = 0,
         watch: Stopwatch | None = None,
         headers: tuple[str, ...] = (),
+        *,
+        times: bool = False,
     ) -> pa.RecordBatch:
         """The committed records of each partition's offsets [first, end), decoded; with `routes` those of a lane.
 
-        `headers` are the names of those that jobs pass on. For one thread of a process. Raises: UnreadError.
+        `headers` are the names of those that jobs pass on; with `times` as asked. For one thread of a process.
+        Raises: UnreadError.
         """
         watch = watch or Stopwatch()
-        found = [raw_record(each, self.holds_barriers, headers) for each in self._read(ranges)]
-        records = Records.of(found, headers=bool(headers))
+        found = [raw_record(each, self.holds_barriers, headers, times=times) for each in self._read(ranges)]
+        records = Records.of(found, headers=bool(headers), times=times)
         vnodes = vnodes_of(format_, self.table).of(records)
         numbers = vnodes.numbers
         if routes is not None:
@@ -89,23 +93,26 @@ class DirectReader:
         return found
 
 
-def raw_record(message: Message, holds_barriers: bool, names: tuple[str, ...] = ()) -> RawRecord:
+def raw_record(
+    message: Message, holds_barriers: bool, names: tuple[str, ...] = (), *, times: bool = False
+) -> RawRecord:
     """A record of a topic that `holds_barriers`, or where that header says nothing; with the headers of these `names`.
 
-    Without a reason its headers are not looked at: each takes a copy.
+    With `times` its timestamp is the last. Without a reason its headers are not looked at: each takes a copy.
     """
     headers = (message.headers() or ()) if holds_barriers or names else ()
     is_marked = holds_barriers and any(header[0] == BARRIER_HEADER for header in headers)
     record = message.partition() or 0, message.offset() or 0, message.key(), message.value(), is_marked
+    time = (message.timestamp()[1],) if times else ()
     if not names:
-        return record
+        return *record, *time
     own = [{"key": header[0], "value": header[1]} for header in headers if header[0] in names]
-    return *record, own
+    return *record, own, *time
 
 
 def ranges_of(plan: BatchPlan, begins: Sequence[int] = ()) -> dict[int, tuple[int, int]]:
     """The offsets [first, end) of a batch by partition, without those before `begins`, and without empty ones."""
-    first = map(max, plan.first_offsets, begins or plan.first_offsets)
+    first = map(max, plan.first_offsets, padded(begins, plan.first_offsets))
     pairs = enumerate(zip(first, plan.end_offsets, strict=True))
     return {number: (start, end) for number, (start, end) in pairs if start < end}
 

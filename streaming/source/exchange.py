@@ -6,6 +6,7 @@ and sorts these few rows, and the lanes open them as columns again.
 
 Where a lane's records have to be in order, blocks are cut at the ends of intervals. A partition's records come in the
 order of their offsets, so blocks in the order of interval, partition and first offset hold their records in order.
+Where a key may come from several partitions the partitions of an interval go on side by side, by the times of records.
 """
 
 from __future__ import annotations
@@ -25,18 +26,20 @@ from streaming.source.raw.record_vnodes import vnodes_of
 from streaming.source.raw.records import Records, raw_schema
 from streaming.source.routes import Numbers, Routes
 
-LANE_KEY, INTERVAL, PARTITION, FIRST_OFFSET, BLOCK = (
+LANE_KEY, INTERVAL, TIME, PARTITION, FIRST_OFFSET, BLOCK = (
     "lane_key",
     "interval",
+    "time",
     "partition",
     "first_offset",
     "block",
 )
-ORDER = (INTERVAL, PARTITION, FIRST_OFFSET)
+ORDER = (INTERVAL, TIME, PARTITION, FIRST_OFFSET)
 BLOCK_ROWS = StructType(
     [
         StructField(LANE_KEY, IntegerType()),
         StructField(INTERVAL, IntegerType()),
+        StructField(TIME, LongType()),
         StructField(PARTITION, IntegerType()),
         StructField(FIRST_OFFSET, LongType()),
         StructField(BLOCK, BinaryType()),
@@ -46,6 +49,7 @@ _BLOCK_SCHEMA = pa.schema(
     {
         LANE_KEY: pa.int32(),
         INTERVAL: pa.int32(),
+        TIME: pa.int64(),
         PARTITION: pa.int32(),
         FIRST_OFFSET: pa.int64(),
         BLOCK: pa.binary(),
@@ -60,7 +64,8 @@ class Exchange:
     """Packs records of one table and format into blocks; a value that is sent to Spark's tasks.
 
     `ends` are those of a batch's barriers, by partition each, if records have to come to their lanes in order.
-    `headers` are the names of those that jobs pass on: records have them then.
+    `headers` are the names of those that jobs pass on: records have them then. `moves_from`: as of a lane's task;
+    records have their times then.
     """
 
     format: UpstreamFormat
@@ -68,13 +73,14 @@ class Exchange:
     routes: Routes
     ends: tuple[tuple[int, ...], ...] = ()
     headers: tuple[str, ...] = ()
+    moves_from: int | None = None
 
     def packed(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows `BLOCK_ROWS` of records (`RAW_SCHEMA`)."""
-        keys = lane_keys(self.routes.lanes)
+        keys, clocks = lane_keys(self.routes.lanes), dict[int, int]()
         for batch in batches:
             records = Records.concatenated([batch])
-            blocks = list(self._blocks(records, keys))
+            blocks = list(self._blocks(records, keys, clocks))
             yield pa.RecordBatch.from_arrays(
                 [
                     pa.array(column, field.type)
@@ -85,19 +91,40 @@ class Exchange:
                 schema=_BLOCK_SCHEMA,
             )
 
-    def _blocks(self, records: Records, keys: Sequence[int]) -> Iterator[tuple[int, int, int, int, bytes]]:
+    def _blocks(
+        self, records: Records, keys: Sequence[int], clocks: dict[int, int]
+    ) -> Iterator[tuple[int, int, int, int, int, bytes]]:
         placed = self.routes.placed(records, vnodes_of(self.format, self.table).of(records))
         raw = records.batch
         intervals = self._intervals(records)
+        times = self._times(records, intervals, clocks)
         for lane, lane_key in enumerate(keys):
             rows = np.flatnonzero(placed.among(lane))
             if not len(rows):
                 continue
             mine = raw.take(pa.array(rows)) if len(rows) < raw.num_rows else raw
-            for start, end in _runs(intervals[rows], mine):
+            for start, end in _runs(intervals[rows], times[rows], mine):
                 part = mine.slice(start, end - start)
                 place = part.column(0)[0].as_py(), part.column(1)[0].as_py()
-                yield lane_key, int(intervals[rows[start]]), *place, part.serialize().to_pybytes()
+                order = int(intervals[rows[start]]), int(times[rows[start]])
+                yield lane_key, *order, *place, part.serialize().to_pybytes()
+
+    def _times(self, records: Records, intervals: Numbers, clocks: dict[int, int]) -> Numbers:
+        """The latest time in its partition up to each record; 0 where partitions come one after another.
+
+        `clocks` are the latest times by partition, which are kept from call to call.
+        """
+        found = np.zeros(len(intervals), np.int64)
+        if self.moves_from is None or not self.ends or records.times is None:
+            return found
+        partitions, times = records.partitions.to_numpy(), records.times.to_numpy()
+        for number in np.unique(partitions).tolist():
+            mine = partitions == number
+            found[mine] = np.maximum(np.maximum.accumulate(times[mine]), clocks.get(number, 0))
+            clocks[number] = int(found[mine][-1])
+        first = np.asarray(self.routes.first or (0,) * (int(partitions.max(initial=0)) + 1))
+        found[(intervals < self.moves_from) | (records.offsets.to_numpy() < first[partitions])] = 0
+        return found
 
     def _intervals(self, records: Records) -> Numbers:
         """The number of intervals that end at or before each record in its partition; 0 if no order is asked for."""
@@ -112,17 +139,19 @@ class Exchange:
         return found
 
 
-def _runs(intervals: Numbers, rows: pa.RecordBatch) -> Iterator[tuple[int, int]]:
-    """Ranges [start, end) of rows in which the interval and the partition stay the same."""
-    partitions = rows.column(0).to_numpy()
-    cuts = np.flatnonzero((np.diff(intervals) != 0) | (np.diff(partitions) != 0)) + 1
+def _runs(intervals: Numbers, times: Numbers, rows: pa.RecordBatch) -> Iterator[tuple[int, int]]:
+    """Ranges [start, end) of rows in which interval, time and partition stay the same."""
+    changes = (np.diff(each) != 0 for each in (intervals, times, rows.column(0).to_numpy()))
+    cuts = np.flatnonzero(np.logical_or.reduce(list(changes))) + 1
     bounds = [0, *cuts.tolist(), len(intervals)]
     yield from pairwise(bounds)
 
 
-def unpacked(batches: Iterable[pa.RecordBatch], *, headers: bool = False) -> Iterator[Records]:
+def unpacked(
+    batches: Iterable[pa.RecordBatch], *, headers: bool = False, times: bool = False
+) -> Iterator[Records]:
     """The records of blocks, each batch a column of them, in their order; some thousands at a time."""
-    schema = raw_schema(headers=headers)
+    schema = raw_schema(headers=headers, times=times)
     held: list[pa.RecordBatch] = []
     for batch in batches:
         for block in batch.column(0):

@@ -16,14 +16,14 @@ from pyspark.sql import functions as F
 from schemas.avro.codec import MAX_BARRIER_BYTES
 from schemas.kinds.lanes import share_of
 from schemas.records import BARRIER_HEADER, RecordId
-from state.values.plan import AlignedBarrier
+from state.values.aligned import AlignedBarrier, padded
 from streaming.kafka.clients import KafkaSettings
 from streaming.runtime.session import collect
 from streaming.runtime.spark_jobs import mapped_in_arrow, sorted_rows
 from streaming.source.barriers.found import BarriersFound, FoundBarrier, Marked, find_barriers, found_barrier
 from streaming.source.exchange import BLOCK, BLOCK_ROWS, LANE_KEY, ORDER, Exchange
 from streaming.source.gaps import Gaps
-from streaming.source.raw.records import HEADERS_FIELD, RAW_SCHEMA
+from streaming.source.raw.records import HEADERS_FIELD, RAW_SCHEMA, TIME_FIELD
 from streaming.source.spark_topic import SparkTopic
 
 
@@ -90,9 +90,9 @@ class UpstreamSource:
         Spark partition i holds lane i, also when it is empty. Those of `history`, without what is marked as a barrier,
         are from before the batch. Where the exchange has `ends`, Spark sorts the blocks, on disk where they are many.
         """
-        names = exchange.headers
-        early = (self._unmarked(each, names) for each in history)
-        raw = reduce(DataFrame.unionAll, (self._raw(records, names), *early))
+        names, times = exchange.headers, exchange.moves_from is not None
+        early = (self._unmarked(each, names, times=times) for each in history)
+        raw = reduce(DataFrame.unionAll, (self._raw(records, names, times=times), *early))
         rows = mapped_in_arrow(raw, exchange.packed, BLOCK_ROWS).repartition(exchange.routes.lanes, LANE_KEY)
         if exchange.ends:
             rows = sorted_rows(rows, [F.col(name) for name in ORDER])
@@ -143,17 +143,20 @@ class UpstreamSource:
         return rows.coalesce(1)
 
     def _begun(self, first: Sequence[int], end: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
-        return (tuple(map(max, first, self.begins)) if self.begins else first), end
+        return tuple(map(max, first, padded(self.begins, first))), end
 
-    def _raw(self, records: DataFrame, headers: tuple[str, ...]) -> DataFrame:
+    def _raw(self, records: DataFrame, headers: tuple[str, ...], *, times: bool = False) -> DataFrame:
         """The columns of `raw_schema`."""
-        if not headers:
-            return records.select(*self._raw_columns)
-        own = F.filter("headers", lambda header: header["key"].isin(*headers))
-        return records.select(*self._raw_columns, own.alias(HEADERS_FIELD.name))
+        more = list[Column]()
+        if headers:
+            own = F.filter("headers", lambda header: header["key"].isin(*headers))
+            more.append(own.alias(HEADERS_FIELD.name))
+        if times:
+            more.append(F.expr("unix_millis(timestamp)").alias(TIME_FIELD.name))
+        return records.select(*self._raw_columns, *more)
 
-    def _unmarked(self, records: DataFrame, headers: tuple[str, ...]) -> DataFrame:
-        return self._raw(records.where(~self._is_marked), headers)
+    def _unmarked(self, records: DataFrame, headers: tuple[str, ...], *, times: bool = False) -> DataFrame:
+        return self._raw(records.where(~self._is_marked), headers, times=times)
 
     # Columns are built once: each takes a dozen calls into the JVM, 0.1 s a batch in all. Every step of a DataFrame is
     # analysed anew, 10 ms each.

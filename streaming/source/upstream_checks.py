@@ -1,18 +1,20 @@
 """Checks that the upstream is still the topic that the state was made from, and that nothing of it is missing.
 
 A topic that was deleted and made again has the old name and other records, and offsets that mean something else; so a
-state is bound to the topic's id, which Kafka never uses twice. Partitions that were added hold no barriers, retention
-and compaction take away what a replica is made of. Each of these is looked for before anything is touched, every few
-seconds while the service runs, and when Spark gives up without a reason of its own.
+state is bound to the topic's id, which Kafka never uses twice. Where vnodes are partitions, none may be added;
+retention and compaction take away what a replica is made of. Each of these is looked for before anything is touched,
+every few seconds while the service runs, and when Spark gives up without a reason of its own.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import Self
 
+import structlog
 from confluent_kafka.admin import AdminClient
 
 from schemas.errors import BackfillError, Code, EnvironmentProblem, StateError, TopicError
@@ -30,6 +32,8 @@ from streaming.kafka.topics import Watermarks, admin, describe_topic, known_sett
 from streaming.source.gaps import Gaps
 from streaming.source.retention import Margin, Retention
 
+log = structlog.get_logger(__name__)
+
 _COMPACTION_LAG, _LEAST_COMPACTION_LAG_MS = "min.compaction.lag.ms", 3_600_000
 _UPSTREAM = "upstream"
 _WAIT_S = 2.0
@@ -38,17 +42,33 @@ _WAIT_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class UpstreamIdentity:
-    """The upstream that a state was made from."""
+    """The upstream that a state was made from.
+
+    `may_gain`: its table takes further partitions in, as its vnodes do not depend on them.
+    """
 
     topic: str
     id: str
     partitions: int
+    may_gain: bool = field(default=False, compare=False)
 
     @classmethod
-    def of(cls, kafka: KafkaSettings, topic: str, *, client: AdminClient | None = None) -> Self:
+    def of(
+        cls, kafka: KafkaSettings, topic: str, *, client: AdminClient | None = None, may_gain: bool = False
+    ) -> Self:
         """The topic's current identity. Raises: TopicError(TOPIC_MISSING)."""
         found = describe_topic(kafka, topic, client=client)
-        return cls(topic, found.id, found.partitions)
+        return cls(topic, found.id, found.partitions, may_gain)
+
+    def gains(self, kafka: KafkaSettings, fault: BackfillError) -> bool:
+        """True for a fault of barriers for more partitions than these, which the topic has by now and may gain."""
+        if fault.code is not Code.PARTITIONS_CHANGED or not self.may_gain:
+            return False
+        with suppress(BackfillError):
+            found = UpstreamIdentity.of(kafka, self.topic).partitions
+            log.info("partitions_added", upstream=self.topic, before=self.partitions, found=found)
+            return found > self.partitions
+        return False
 
     def refuse_other(self, found: UpstreamIdentity, *, state: str) -> None:
         """Raises: StateError(STATE_FOREIGN); TopicError(TOPIC_REPLACED, PARTITIONS_CHANGED)."""
@@ -63,7 +83,7 @@ class UpstreamIdentity:
                 found=f"a topic with this name and another id ({found.id})",
                 id=self.id,
             )
-        if found.partitions != self.partitions:
+        if found.partitions < self.partitions or (found.partitions > self.partitions and not self.may_gain):
             raise TopicError(
                 Code.PARTITIONS_CHANGED,
                 where=self.topic,
@@ -76,7 +96,8 @@ class UpstreamIdentity:
 def binding(version: BoundTable, upstream: UpstreamIdentity, start: AnyStart | None = None) -> str:
     """The table, topic and start that a state is bound to, as JSON for the journal."""
     bound = {} if start is None else start.bound()
-    return json.dumps({**version.to_dict(), _UPSTREAM: asdict(upstream), **bound})
+    named = {name: getattr(upstream, name) for name in ("topic", "id", "partitions")}
+    return json.dumps({**version.to_dict(), _UPSTREAM: named, **bound})
 
 
 def refuse_foreign(known: str, upstream: UpstreamIdentity, *, state: str, has_plan: bool = True) -> None:
@@ -88,7 +109,7 @@ def refuse_foreign(known: str, upstream: UpstreamIdentity, *, state: str, has_pl
     raw = json.loads(known)
     if _UPSTREAM not in raw:
         return
-    bound = UpstreamIdentity(**raw[_UPSTREAM])
+    bound = UpstreamIdentity(**raw[_UPSTREAM], may_gain=upstream.may_gain)
     if not has_plan and START not in raw:  # `streaming.service.initial.start` looks at that
         bound = replace(bound, partitions=upstream.partitions)
     bound.refuse_other(upstream, state=state)

@@ -77,8 +77,12 @@ class Checker:
             for number, source in enumerate(output[1])
         ]
         partitions = len(self._output)
+        self._gains, self._count = reads_upstream, 0 if reads_upstream else partitions
+        """Of the output's partitions those that have barriers by now; it gains some where it has the upstream's."""
         self._law: Law = (
-            RecordsLaw(table, view, partitions, self._findings, from_now=from_now)
+            RecordsLaw(
+                table, view, partitions, self._findings, upstream=len(self._upstream), from_now=from_now
+            )
             if reads_upstream
             else TableLaw(table, view, partitions, self._findings, rows_before, from_now=from_now)
         )
@@ -97,9 +101,14 @@ class Checker:
 
         Raises: InputError when the upstream can't be read as a history of this table.
         """
-        starts = [start for partition in self._output if (start := partition.start()) is not None]
-        self._start = min(starts, default=None)
-        upstream = UpstreamHistory(self._upstream, self._begins)
+        for number, partition in enumerate(self._output):
+            first = partition.start(is_added=0 < self._count <= number)
+            if number == 0 and first is not None:
+                self._count = self._count or min(first.partitions, len(self._output))
+            if first is not None:
+                self._start = first.curr if self._start is None else min(self._start, first.curr)
+        self._count = self._count or len(self._output)
+        upstream = UpstreamHistory(self._upstream, self._begins, self._law.rise, by_key=not self._gains)
         following = self._start is not None
         while (barrier := upstream.advance(self._apply)) is not None:
             started = self._start is not None and barrier.curr >= self._start
@@ -129,9 +138,9 @@ class Checker:
         """Judge the interval that `barrier` closes in every partition; False if the output ends before it."""
         if self._extended:
             return False
-        without = [partition for partition in self._output if not self._judge_partition(partition, barrier)]
+        without = [each for each in self._due(barrier) if not self._judge_partition(each, barrier)]
         ended = [partition for partition in without if partition.ended]
-        if len(ended) == len(self._output):
+        if len(ended) == self._count:
             return False
         for partition in ended:
             # A commit becomes visible partition by partition, so it may have torn the ends seen at the start.
@@ -143,6 +152,14 @@ class Checker:
         self._barriers += 1
         self._last = barrier.curr
         return True
+
+    def _due(self, barrier: Barrier) -> Sequence[OutputHistory]:
+        """The partitions that this barrier is to be in. The first one tells of those that were added."""
+        here = self._output[0].next_barrier
+        if here is not None and here.curr == barrier.curr and self._count < here.partitions:
+            before, self._count = self._count, min(here.partitions, len(self._output))
+            self._law.gain(range(before, self._count))
+        return self._output[: self._count]
 
     def _judge_partition(self, partition: OutputHistory, barrier: Barrier) -> bool:
         interval = partition.take(barrier)
@@ -164,7 +181,7 @@ class Checker:
         fields = {
             "prev": (upstream.prev, here.prev),
             "kind": (upstream.kind.name, here.kind.name),
-            "partitions": (len(self._output), here.partitions),
+            "partitions": (max(self._count, upstream.partitions * self._gains), here.partitions),
             "mutation": (None, here.mutation and type(here.mutation).__name__),
         }
         wrong = {name: pair for name, pair in fields.items() if pair[0] != pair[1]}

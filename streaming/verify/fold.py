@@ -31,7 +31,7 @@ NO_HOME = -1
 class LiveKey:
     """A key of the upstream; `row` None only while a change is being applied.
 
-    `home` is the partition of its changes, `NO_HOME` while it has none.
+    `home` is the partition of its changes, `NO_HOME` while it has none; `moves` counts the others before.
     """
 
     key: bytes
@@ -39,6 +39,7 @@ class LiveKey:
     vnode: int
     home: int
     row: bytes | None = None
+    moves: int = 0
 
 
 @dataclass(slots=True)
@@ -69,6 +70,8 @@ class UpstreamFold:
     ) -> None:
         self.recording = False
         """True if `changed` is kept: from the job's start on. Before that, only the table counts."""
+        self.moves = 0
+        """How often a key may go on in another partition: as often as some were added."""
         self.changed: list[dict[bytes, ChangedKey]] = [{} for _ in range(keys.partitions)]
         self._apart = int(keys.is_by_partition)
         tables = keys.vnode_count if self._apart else 1
@@ -124,6 +127,8 @@ class UpstreamFold:
             self._check_key(partition, entry, live, after)
         if live.home == NO_HOME:
             live.home = partition.partition
+        elif live.home != partition.partition and live.moves < self.moves:
+            live.home, live.moves = partition.partition, live.moves + 1
         if live.home != partition.partition:
             self._object_to_home(partition, entry, live, live.home)
         elif self._apart and present is None:

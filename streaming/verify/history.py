@@ -19,6 +19,7 @@ from streaming.reading.entries import Place
 from streaming.reading.entries import Source as Source
 from streaming.reading.entries import TopicEntry as TopicEntry
 from streaming.verify.findings import Findings, Rule
+from streaming.verify.moved import moved_in_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,56 +82,76 @@ class PartitionHistory:
             return
 
 
+Held = tuple[PartitionHistory, TopicEntry]
+Apply = Callable[[PartitionHistory, TopicEntry], None]
+
+
 class UpstreamHistory:
     """All partitions of the upstream, moved from one aligned barrier to the next.
 
     Where they are read from later offsets on (`begins`), some may see a barrier that others have behind them: the first
-    aligned barrier is the first one that all of them see.
+    aligned barrier is the first one that all of them see. Partitions that were added are there from the first barrier
+    on that says so; `on_rise` is called before the changes of its interval. `by_key`: those of a key go in order.
     """
 
-    def __init__(self, partitions: Sequence[PartitionHistory], begins: Sequence[int] = ()) -> None:
-        self._partitions = partitions
-        self._begins = tuple(begins) or (0,) * len(partitions)
+    def __init__(
+        self,
+        partitions: Sequence[PartitionHistory],
+        begins: Sequence[int] = (),
+        on_rise: Callable[[], None] = lambda: None,
+        *,
+        by_key: bool = True,
+    ) -> None:
+        self._partitions, self._on_rise, self._by_key = partitions, on_rise, by_key
+        self._begins = (*begins, *[0] * (len(partitions) - len(begins)))
         self.last: Barrier | None = None
+        self._has_risen = False
 
-    def advance(self, apply: Callable[[PartitionHistory, TopicEntry], None]) -> Barrier | None:
+    def advance(self, apply: Apply) -> Barrier | None:
         """Hand every change up to the next barrier to `apply`, partition by partition; give that barrier.
 
+        Once partitions were added, the changes of a key that come from several are in the order of `moved_in_order`.
         None when some partition ends first: then `apply` has seen changes that no aligned barrier closes.
 
         Raises: InputError for barriers that break docs/contract.md#barriers.
         """
-        heads: list[Closed] = []
-        for partition in self._partitions:
-            head = self._head(partition, apply)
-            if head is None:
-                return None
-            heads.append(head)
-        if self.last is None and not self._caught_up(heads, apply):
-            return None
-        first = heads[0]
-        for other in heads[1:]:
-            _agree(first, other)
-        self.last = first.barrier
-        return self.last
+        last, held = self.last, list[Held]()
+        may_rise = last is not None and last.partitions < len(self._partitions)
+        holds = self._has_risen or may_rise
+        heads = self._heads((lambda *each: held.append(each)) if holds else apply)
+        if heads is not None:
+            for other in heads[1:]:
+                _agree(heads[0], other)
+            self.last = heads[0].barrier
+            if last is not None and self.last.partitions > last.partitions:
+                self._has_risen = True
+                self._on_rise()
+        for each in moved_in_order(held) if self._has_risen and self._by_key else held:
+            apply(*each)
+        return None if heads is None else self.last
 
-    def _caught_up(self, heads: list[Closed], apply: Callable[[PartitionHistory, TopicEntry], None]) -> bool:
-        """Go on in partitions whose first barrier lies before the beginning of others; False at the end of one."""
+    def _heads(self, apply: Apply) -> list[Closed] | None:
+        """The next barrier in each partition that has it, None at the end of one."""
+        heads = list[Closed]()
         while True:
-            newest = max(head.barrier.curr for head in heads)
-            behind = [number for number, head in enumerate(heads) if head.barrier.curr < newest]
-            ahead = set(range(len(heads))) - set(behind)
-            if not behind or not all(self._begins[number] for number in ahead):
-                return True
-            for number in behind:
+            count = heads[0].barrier.partitions if heads else 1
+            wanted = range(len(heads), count) or (() if self.last else self._behind(heads))
+            if not wanted:
+                return heads
+            for number in wanted:
                 head = self._head(self._partitions[number], apply)
                 if head is None:
-                    return False
-                heads[number] = head
+                    return None
+                heads[number : number + 1] = [head]
 
-    def _head(
-        self, partition: PartitionHistory, apply: Callable[[PartitionHistory, TopicEntry], None]
-    ) -> Closed | None:
+    def _behind(self, heads: Sequence[Closed]) -> Sequence[int]:
+        """The partitions whose first barrier lies before the beginning of others."""
+        newest = max(head.barrier.curr for head in heads)
+        behind = [number for number, head in enumerate(heads) if head.barrier.curr < newest]
+        ahead = set(range(min(head.barrier.partitions for head in heads))) - set(behind)
+        return behind if all(self._begins[number] for number in ahead) else ()
+
+    def _head(self, partition: PartitionHistory, apply: Apply) -> Closed | None:
         while True:
             seen = 0
             for entry in partition.changes():
@@ -156,10 +177,13 @@ class UpstreamHistory:
         return True
 
     def _follows(self, head: Closed) -> None:
-        count = len(self._partitions)
-        if head.barrier.partitions != count:
-            found = f"a barrier for {head.barrier.partitions} partitions"
-            raise _broken(Code.PARTITIONS_CHANGED, head, found, partitions=count, before="the topic has")
+        count, most = head.barrier.partitions, len(self._partitions)
+        least = head.where.partition + 1 if self.last is None else self.last.partitions
+        if not least <= count <= most:
+            found, is_less = f"a barrier for {count} partitions", count < least
+            before = "the barriers before it are for" if is_less else "the topic has"
+            known = least if is_less else most
+            raise _broken(Code.PARTITIONS_CHANGED, head, found, partitions=known, before=before)
         if self.last is None:
             return
         if head.barrier.curr < self.last.curr:
@@ -171,7 +195,7 @@ class UpstreamHistory:
 
 
 def _identity(barrier: Barrier) -> tuple[object, ...]:
-    return barrier.curr, barrier.prev, barrier.kind, barrier.mutation
+    return barrier.curr, barrier.prev, barrier.kind, barrier.mutation, barrier.partitions
 
 
 def _shown(barrier: Barrier) -> str:
@@ -212,15 +236,21 @@ class OutputHistory:
         self._exhausted = False
         self._reported_end = False
 
-    def start(self) -> int | None:
-        """The epoch of the first barrier, None on an empty partition. To be called before `take`, once.
+    @property
+    def next_barrier(self) -> Barrier | None:
+        """The barrier that the next interval is closed by, None at the end."""
+        interval = self._peek()
+        return None if interval is None else interval.closed.barrier
 
-        It is the first record, unless it closes the intervals of others as well.
+    def start(self, *, is_added: bool = False) -> Barrier | None:
+        """The first barrier, None on an empty partition. To be called before `take`, once.
+
+        It is the first record, unless it closes the intervals of others as well, or the partition was added later.
         """
         interval = self._peek()
         if interval is None:
             return None
-        if interval.changes and not interval.closed.joined:
+        if interval.changes and not (interval.closed.joined or is_added):
             self._findings.of_output(
                 Rule.START_NOT_BARRIER,
                 self.history.at(interval.changes[0].offset),
@@ -229,7 +259,7 @@ class OutputHistory:
                 interval.closed.barrier.curr,
             )
             interval.changes.clear()
-        return interval.closed.barrier.curr
+        return interval.closed.barrier
 
     @property
     def ended(self) -> bool:

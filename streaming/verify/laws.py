@@ -9,7 +9,7 @@ The checker (`streaming.verify.checker`) goes from barrier to barrier and asks o
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from schemas.errors import InputError
@@ -49,6 +49,14 @@ class Law(Protocol):
     def settle(self, *, is_due: bool) -> None:
         """The interval is over. `is_due`: the output has the next one."""
 
+    def rise(self) -> None:
+        """The upstream has gained partitions, by the barrier that closes the interval which is applied next."""
+        return
+
+    def gain(self, partitions: Iterable[int]) -> None:
+        """The output gains these partitions, with the interval which is judged next."""
+        return
+
 
 class TableLaw(Law):
     """The law of an output that is sent from the table."""
@@ -79,6 +87,10 @@ class TableLaw(Law):
     def apply(self, partition: PartitionHistory, entry: TopicEntry) -> None:
         """Fold it."""
         self._fold.apply(partition, entry)
+
+    def rise(self) -> None:
+        """A key may go on in another partition."""
+        self._fold.moves += 1
 
     def settle(self, *, is_due: bool) -> None:
         """Forget what the interval has changed."""
@@ -171,14 +183,16 @@ class RecordsLaw(Law):
         partitions: int,
         findings: Findings,
         *,
+        upstream: int = 0,
         from_now: bool = False,
     ) -> None:
+        """`upstream` are its partitions, which may be more by now."""
         self.parts = UpstreamPartitions(partitions)
         self.positions = Positions(self.parts, findings)
         self._keys = KeySpace(table, partitions) if table.has_key else None
         self._rows = RowBytes(table.columns)
         self._view, self._findings = view, findings
-        self._waiting = [deque[_Record]() for _ in range(partitions)]
+        self._waiting = [deque[_Record]() for _ in range(max(partitions, upstream))]
         self._finished = [False] * partitions
         self._interval = 0
         self._leaves_out = [from_now] * partitions
@@ -200,6 +214,11 @@ class RecordsLaw(Law):
         if self._keys is None or key is None:
             return key
         return self._keys.canonical(key, self._keys.values(key))
+
+    def gain(self, partitions: Iterable[int]) -> None:
+        """All of their records are from behind the start."""
+        for number in partitions:
+            self._leaves_out[number] = False
 
     def settle(self, *, is_due: bool) -> None:
         """Count the interval."""

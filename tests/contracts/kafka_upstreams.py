@@ -11,7 +11,7 @@ from schemas.avro.codec import barrier_header, encode_barrier
 from schemas.json.barriers import encode_beside
 from schemas.records import BARRIER_HEADER
 from schemas.topics import UpstreamTopics
-from state.values.plan import AlignedBarrier
+from state.values.aligned import AlignedBarrier
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader
 from streaming.kafka.topics import admin, create_topic, end_offsets, stable_offsets_of

@@ -13,8 +13,9 @@ from pyspark.sql import DataFrame
 from schemas.errors import ConfigError
 from schemas.kinds.barriers import BARRIER_KINDS, BarriersConfig
 from schemas.settings.config import ServiceConfig, check
+from state.values.aligned import AlignedBarrier
 from state.values.pin import ReplicaVersion
-from state.values.plan import AlignedBarrier, BatchPlan
+from state.values.plan import BatchPlan
 from streaming.compaction.compactor import Compactor
 from streaming.protocol.batches import Batches
 from streaming.protocol.micro_batches import MicroBatches

@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 
 from schemas.errors import Code, Fenced, InputError
-from state.values.plan import AlignedBarrier
+from state.values.aligned import AlignedBarrier
 from streaming.source.barriers.source import BarrierSource
 from tests.contracts.kafka_upstreams import Kafka, KafkaBeside, KafkaInjected, KafkaInjectedBeside
 from tests.contracts.upstreams import (

@@ -7,7 +7,7 @@ from typing import cast
 
 from pyspark.sql import DataFrame
 
-from state.values.plan import AlignedBarrier
+from state.values.aligned import AlignedBarrier
 from streaming.source.barriers.in_data import Announcements, EmbeddedBarriers, InjectedBarriers
 from streaming.source.barriers.injecting.injector import BarrierInjector
 from streaming.source.barriers.separate_topic import SeparateBarriers

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 
 from schemas.errors import BackfillError, Code, Fenced
 from schemas.records import Barrier, BarrierKind
-from state.values.plan import AlignedBarrier
+from state.values.aligned import AlignedBarrier
 from streaming.kafka.barriers import BarrierCut, FoundBeside
 from streaming.kafka.topics import Watermarks
 from streaming.source.barriers.found import BarriersFound, FoundBarrier

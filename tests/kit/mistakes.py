@@ -20,9 +20,10 @@ from state.journal import Journal
 from state.progress_table import ProgressTable
 from state.replica import Replica
 from state.storage import Storage
+from state.values.aligned import AlignedBarrier
 from state.values.bound_table import BoundTable
 from state.values.pin import ReplicaVersion
-from state.values.plan import AlignedBarrier, BatchPlan, JobPlan, JobState
+from state.values.plan import BatchPlan, JobPlan, JobState
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import create_topic
 from streaming.service.presence import Presence
@@ -140,12 +141,12 @@ def state_of(kind: str, folder: Path, topic: str, kafka: KafkaSettings) -> Itera
     bound = {
         "of-other-topic": replace(found, topic="elsewhere"),
         "of-other-id": replace(found, id="AAAAAAAAAAAAAAAAAAAAAA"),
-        "of-one-partition": replace(found, partitions=1),
+        "of-more-partitions": replace(found, partitions=found.partitions + 1),
         "never-read": replace(found, partitions=1),
     }.get(kind, found)
     journal = Journal(storage, table)
     journal.take_over(_OWNER, binding(BoundTable.first(table, None), bound))
-    if kind in ("with-job", "of-one-partition"):
+    if kind in ("with-job", "of-more-partitions"):
         Replica(storage, table)
         ProgressTable(storage, table)
         journal.write_plan(_plan(table))

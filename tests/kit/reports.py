@@ -10,8 +10,9 @@ from schemas.job import JobDefinition
 from schemas.records import Barrier, BarrierKind
 from schemas.table import TableSchema, declare
 from state.replica import BaseFile, ReplicaFiles
+from state.values.aligned import AlignedBarrier
 from state.values.pin import ReplicaVersion
-from state.values.plan import AlignedBarrier, BatchPlan, JobState
+from state.values.plan import BatchPlan, JobState
 from state.values.progress import Progress
 from streaming.core.jobs import JobsOutcome
 from streaming.observe.models import SourceStatus
@@ -33,6 +34,7 @@ SOURCE = SourceStatus(
     barrier_topic=None,
     control_topic="up.control",
     start=None,
+    moved_at=None,
 )
 
 

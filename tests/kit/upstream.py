@@ -19,9 +19,13 @@ EPOCH_STEP = 1 << 16
 
 @dataclass
 class MemoryTopic:
-    """Partitions of entries. A transaction marker follows each barrier, so offsets have holes."""
+    """Partitions of entries. A transaction marker follows each barrier, so offsets have holes.
+
+    Time goes on by a millisecond a record.
+    """
 
     partitions: list[list[TopicEntry]]
+    now_ms: int = 0
 
     @classmethod
     def empty(cls, count: int) -> MemoryTopic:
@@ -38,7 +42,8 @@ class MemoryTopic:
         offset = 0
         if entries:
             offset = entries[-1].offset + (1 if entries[-1].barrier is None else 2)
-        entries.append(TopicEntry(offset, key, value, header))
+        self.now_ms += 1
+        entries.append(TopicEntry(offset, key, value, header, time_ms=self.now_ms))
 
 
 class Upstream:
@@ -52,8 +57,12 @@ class Upstream:
         """Between two barriers, by their own time."""
         self._changes, self._keys = ChangeCodec(table.columns), KeyCodec(table.key_columns)
 
+    def gain(self, count: int = 1) -> None:
+        """Add partitions: keys go on by their number."""
+        self.topic.partitions += [[] for _ in range(count)]
+
     def put(self, row: Row, *, partition: int | None = None) -> None:
-        """INSERT the row, or UPDATE the one with its key. A key must keep to one partition."""
+        """INSERT the row, or UPDATE the one with its key. A key keeps to one partition until some are added."""
         key = self.table.key_of(row)
         before = self.rows.get(key)
         self.rows[key] = row

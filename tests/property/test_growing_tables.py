@@ -21,8 +21,9 @@ from schemas.records import Barrier, BarrierKind, Op, record_from_text
 from schemas.settings.config import ServiceConfig, check
 from state.columns import OP
 from state.journal import Entry
+from state.values.aligned import AlignedBarrier
 from state.values.pin import ReplicaVersion
-from state.values.plan import AlignedBarrier, BatchPlan
+from state.values.plan import BatchPlan
 from streaming.control.known_table import version_of, with_version
 from streaming.kafka.clients import KafkaSettings
 from streaming.lane.changes import order_changes

@@ -212,8 +212,16 @@ class Writer:
 
     def do_delete(self, command: Command) -> None:
         """`delete a1`."""
-        command.expect(2)
-        self.upstream.delete(self._id(command, present=True))
+        command.expect(2, "partition")
+        self.upstream.delete(self._id(command, present=True), partition=self._partition(command))
+
+    def do_gain(self, command: Command) -> None:
+        """`gain`: the topic has one more partition, of which the next barrier tells."""
+        command.expect(1)
+        self.upstream.gain()
+
+    def _partition(self, command: Command) -> int | None:
+        return command.number("partition", 0) if "partition" in command.options else None
 
     def do_move(self, command: Command) -> None:
         """`move a1 b1`: a change of key, by a connector."""
@@ -250,11 +258,11 @@ class Writer:
         self._faulty.append((number, topic.partitions[number][-1].offset))
 
     def _put(self, command: Command, *, present: bool) -> None:
-        command.expect(3, *([] if self.with_c is None else ["c"]))
+        command.expect(3, "partition" if self.with_c is None else "c")
         value = None if command.words[2] == "null" else command.words[2]
         key = self._id(command, present=present)
         if self.with_c is None:
-            self.upstream.put((key, value))
+            self.upstream.put((key, value), partition=self._partition(command))
             return
         has_c, c = "c" in command.options, command.options.get("c")
         self.upstream.put((key, value, FILL if c is None else None if c == "null" else int(c)))

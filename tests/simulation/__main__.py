@@ -42,6 +42,8 @@ from tests.simulation.crashes import (
     twelve_epochs,
 )
 from tests.simulation.from_database import reading_that_is_over_early, small_reading
+from tests.simulation.gaining import BARRIERS, gaining
+from tests.simulation.gaining import IN_PARTS as MOVED_IN_PARTS
 from tests.simulation.histories import Verdict, play
 from tests.simulation.power import power_failures
 from tests.simulation.redelivery import IN_PARTS, crashes_of, redeliveries
@@ -130,6 +132,9 @@ OTHERS: dict[str, Callable[[], Setting]] = {
     "rows that are too long": long_rows,
     "changes that are too long": long_changes,
     "lanes that change": rescaled,
+    **{f"a partition in interval {at}": partial(gaining, at) for at in range(1, BARRIERS)},
+    "partitions, barriers beside the data": partial(gaining, 2, 4, beside=True),
+    "partitions, long intervals": partial(gaining, 2, 4, limits=MOVED_IN_PARTS),
 }
 """Settings of which each single crash is played."""
 
@@ -156,7 +161,7 @@ def _power_failures(piece: int) -> tuple[int, list[str]]:
 
 def _restores(piece: int) -> tuple[int, list[str]]:
     setting, order = jobs_that_come_and_go(), ORDERS[piece]
-    further = reading_that_is_over_early(), jobs_that_begin_or_end()
+    further = reading_that_is_over_early(), jobs_that_begin_or_end(), gaining(2, 4, reads_topic=False)
     older = [case for each in (setting, *further) for case in restores(each, order)]
     mixed = mixtures(setting, order)
     return _enumerate(piece, chain(older, mixed, rebuilds(setting, order, every=1)))
@@ -221,7 +226,11 @@ def _enumerated() -> list[Part]:
         Part("crashes of other settings", _other_crashes, [*product(OTHERS, orders)]),
         *(
             Part(f"hand-overs of {name}", _other_hand_overs, [(setting_of, stop) for stop in stops])
-            for name, setting_of in (("such jobs", jobs_that_begin_or_end), ("lanes that change", rescaled))
+            for name, setting_of in (
+                ("such jobs", jobs_that_begin_or_end),
+                ("lanes that change", rescaled),
+                ("partitions", partial(gaining, 2)),
+            )
             if (stops := handovers.every_stop(ORDERS[0], setting_of))
         ),
         Part("power failures", _power_failures, orders),

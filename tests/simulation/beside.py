@@ -19,7 +19,7 @@ from streaming.source.decoded import MARKED
 from tests.simulation.changelog import Changelog
 
 if TYPE_CHECKING:
-    from tests.simulation.changelog import Arrivals
+    from tests.simulation.arrivals import Arrivals
 
 Wait = Callable[[Callable[[], bool]], None]
 
@@ -31,8 +31,10 @@ class BesideChangelog(Changelog):
         rows = super().lane_rows(task, lane)
         return rows.filter(pc.not_equal(pc.fill_null(rows[OP], -1), MARKED))
 
-    def source(self, arrivals: Arrivals, wait: Wait) -> SeparateBarriers:
-        return OwnBeside(ArrivedTopic(self, arrivals, wait), self.count, begins=self.begins)
+    def source(self, arrivals: Arrivals, wait: Wait, partitions: int) -> SeparateBarriers:
+        return OwnBeside(
+            ArrivedTopic(self, arrivals, wait, partitions), partitions, begins=self.begins[:partitions]
+        )
 
     def beside(self, number: int) -> list[FoundBeside]:
         """The barriers of a partition, each with its end among the data."""
@@ -56,7 +58,11 @@ class BesideChangelog(Changelog):
 def oldest(arrivals: Arrivals) -> int:
     """The barrier that the upstream begins with."""
     places = zip(arrivals.changelog.barriers, arrivals.deleted, strict=True)
-    found = [barriers[deleted].barrier for barriers, deleted in places]
+    found = [
+        barriers[deleted].barrier
+        for (barriers, deleted), late in zip(places, arrivals.changelog.late, strict=True)
+        if not late
+    ]
     return max((barrier.curr for barrier in found if barrier is not None), default=0)
 
 
@@ -77,9 +83,9 @@ class ArrivedTopic(FollowedTopic):
 
     name = "up.barriers"
 
-    def __init__(self, changelog: BesideChangelog, arrivals: Arrivals, wait: Wait) -> None:
+    def __init__(self, changelog: BesideChangelog, arrivals: Arrivals, wait: Wait, partitions: int) -> None:
         self._barriers = [changelog.beside(number) for number in range(changelog.count)]
-        self._arrivals, self._wait = arrivals, wait
+        self._arrivals, self._wait, self._partitions = arrivals, wait, partitions
         self._taken = [0] * changelog.count
         self._gone: list[int] = []
 
@@ -91,8 +97,8 @@ class ArrivedTopic(FollowedTopic):
 
     def behind(self, epoch: int) -> list[FoundBeside]:
         known = [
-            sum(found.barrier.curr <= epoch for found in barriers[:arrived])
-            for barriers, arrived in zip(self._barriers, self._arrivals.counts, strict=True)
+            sum(found.barrier.curr <= epoch for found in self._barriers[0][:arrived])
+            for arrived in self._arrivals.counts
         ]
         self._taken = list(map(max, known, self._arrivals.deleted))
         self._gone = [
@@ -132,15 +138,17 @@ class ArrivedTopic(FollowedTopic):
         taken, self._taken = self._taken, list(self._arrivals.counts)
         return [
             found
-            for barriers, old, new in zip(self._barriers, taken, self._taken, strict=True)
-            for found in barriers[old:new]
+            for number, (old, new) in enumerate(zip(taken, self._taken, strict=True))
+            if number < self._partitions
+            for found in self._arrivals.between(self._barriers, number, old, new)
         ]
 
     def stream(self) -> DataFrame:
         raise AssertionError("simulated Spark has no streams")
 
     def stable(self) -> Sequence[int]:
-        return [max((found.end for found in barriers), default=0) for barriers in self._barriers]
+        ends = [max((found.end for found in barriers), default=0) for barriers in self._barriers]
+        return ends[: self._partitions]
 
     def close(self) -> None:
         return

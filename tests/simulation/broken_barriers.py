@@ -8,7 +8,8 @@ from dataclasses import replace
 from pyspark.sql import DataFrame
 
 from schemas.records import Barrier, RecordId
-from state.values.plan import AlignedBarrier, BatchPlan
+from state.values.aligned import AlignedBarrier
+from state.values.plan import BatchPlan
 from streaming.compaction.barrier_keeping import BarrierKeeping
 from streaming.source.barriers.source import BarrierSource, Newest
 from tests.simulation.beside import OwnBeside

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from schemas.job import JobDefinition
 from state.progress_table import ProgressTable
-from state.values.plan import AlignedBarrier, BatchPlan, JobPlan, JobState
+from state.values.aligned import AlignedBarrier
+from state.values.plan import BatchPlan, JobPlan, JobState
 from state.values.progress import Parts
 from streaming.protocol.batches import Batches
 from streaming.protocol.planner import DuplicatesBefore, Planner

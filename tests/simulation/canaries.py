@@ -23,6 +23,7 @@ from tests.simulation import broken_driver as driver
 from tests.simulation import broken_extents as extents
 from tests.simulation import broken_forward as ahead
 from tests.simulation import broken_lanes as lanes
+from tests.simulation import broken_partitions as partitions
 from tests.simulation import broken_plans as plans
 from tests.simulation import broken_reading as reading
 from tests.simulation import broken_rescales as rescales
@@ -33,6 +34,7 @@ from tests.simulation.broker import Broker
 from tests.simulation.cases import Case
 from tests.simulation.crashes import ORDERS, jobs_that_begin_or_end, play_on, twelve_epochs
 from tests.simulation.from_database import quiet_reading, small_reading
+from tests.simulation.gaining import gaining
 from tests.simulation.histories import play, play_from_database, play_rows_behind
 from tests.simulation.instance import Instance
 from tests.simulation.power import power_failures
@@ -286,6 +288,14 @@ CANARIES = (
     Canary("power", "the base is not synced", _breaking(storage=disk.UnsyncedBase), power=True),
     Canary("power", "nothing waits for its sync", _breaking(storage=disk.NeverWaits), power=True),
     Canary("power", "a torn commit stays", _breaking(storage=disk.LeavesTornCommits), power=True),
+    *(
+        Canary("partitions", broken, _breaking(batches=how), crashes_of=partial(gaining, 2, 4))
+        for broken, how in {
+            "a partition is read from its first barrier on": partitions.LeavesOutFirst,
+            "a key's partitions are taken by their numbers": partitions.TakesByPartition,
+            "a restart forgets that keys may move": partitions.ForgetsMoves,
+        }.items()
+    ),
     *(Canary("reading", broken, how, reading=True) for broken, how in _READING.items()),
     *(Canary("suspended", broken, how) for broken, how in _SUSPENDED.items()),
     *(Canary("altered", broken, how) for broken, how in _ALTERED.items()),

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyspark.sql import DataFrame
 
 from schemas.avro.codec import decode_barrier
 from schemas.codec.log_positions import POSITION_TYPE
@@ -19,27 +17,26 @@ from schemas.formats.registry import DEFAULT
 from schemas.position import Key
 from schemas.records import NO_DATA, Barrier, Op, Row
 from state.columns import OFFSET, OP, PARTITION, TRANSACTION, VNODE
-from state.values.plan import AlignedBarrier, Parked
+from state.values.aligned import padded
+from state.values.plan import Parked
 from streaming.core.offset_ranges import history_ranges, readers
 from streaming.lane.task import LaneTask
 from streaming.sink.dead_letters import DeadLetter
 from streaming.source import decoded as columns
-from streaming.source.barriers.found import BarriersFound, FoundBarrier
-from streaming.source.barriers.in_data import EmbeddedBarriers
+from streaming.source.barriers.found import FoundBarrier
 from streaming.source.barriers.source import BarrierSource
-from streaming.source.decoded import AFTER, BEFORE, ERROR, MARKED, POSITION, UNCHANGED
-from streaming.source.kafka import UpstreamSource
+from streaming.source.decoded import AFTER, BEFORE, ERROR, MARKED, POSITION, TIME, UNCHANGED
 from streaming.verify.history import TopicEntry
 from tests.kit.appended import RowsUpstream
 from tests.kit.avro_codec import ChangeCodec, KeyCodec
 from tests.kit.log_positions import position_column
 from tests.kit.tables import vnode_of
 from tests.kit.upstream import Upstream
+from tests.simulation.arrivals import Arrivals, ArrivedSource, Wait
 from tests.simulation.connector import ConnectorUpstream
 from tests.simulation.database import DatabaseUpstream
 from tests.simulation.initial import MemorySource
 
-Wait = Callable[[Callable[[], bool]], None]
 _OF_CONNECTORS = {POSITION: POSITION_TYPE, UNCHANGED: pa.list_(pa.int32())}
 
 
@@ -63,7 +60,8 @@ class Changelog:
         initial: MemorySource | None = None,
     ) -> None:
         self.initial = initial
-        self.begins = (0,) * len(upstream.topic.partitions) if initial is None else initial.offsets
+        nothing = [0] * len(upstream.topic.partitions)
+        self.begins = padded(() if initial is None else initial.offsets, nothing)
         self.table, self.faulty, self.format = upstream.table, faulty, upstream_format
         self._connector = upstream if isinstance(upstream, ConnectorUpstream) else None
         self.records: list[list[TopicEntry]] = upstream.topic.partitions
@@ -78,12 +76,16 @@ class Changelog:
             for number, records in enumerate(self.records)
         ]
         self.barriers = [list(_barriers(number, entries)) for number, entries in enumerate(self.entries)]
+        self.late = [len(self.barriers[0]) - len(barriers) for barriers in self.barriers]
+        """Of partitions that were added, the barriers before their first one."""
         self.timeline = upstream.timeline if isinstance(upstream, DatabaseUpstream) else None
         schema = columns.decoded_schema(self.table)
         for name, kind in _OF_CONNECTORS.items() if self._connector else ():
             schema = schema.append(pa.field(name, kind))
         if self.timeline is not None:
             schema = schema.append(pa.field(TRANSACTION, pa.int64()))
+        if any(self.late):
+            schema = schema.append(pa.field(TIME, pa.int64()))
         self.rows = pa.RecordBatch.from_pylist(
             [row for number in range(len(self.records)) for row in self._decoded(number)], schema=schema
         )
@@ -136,8 +138,15 @@ class Changelog:
         wanted &= (self._partition >= partitions.start) & (self._partition < partitions.stop)
         return self.rows.filter(pa.array(wanted))
 
+    @property
+    def rise(self) -> int | None:
+        """The first barrier that tells of added partitions."""
+        late = min(filter(None, self.late), default=None)
+        found = None if late is None else self.barriers[0][late].barrier
+        return None if found is None else found.curr
+
     def _within(self, ranges: Sequence[tuple[int, int]]) -> npt.NDArray[np.bool_]:
-        first, end = np.asarray(ranges).T
+        first, end = np.asarray([*ranges, *[(0, 0)] * (self.count - len(ranges))]).T
         within: npt.NDArray[np.bool_] = self._offset < end[self._partition]
         within &= self._offset >= first[self._partition]
         return within
@@ -157,17 +166,28 @@ class Changelog:
         faulty = self.faulty if faulty is None else faulty
         codec, content = ChangeCodec(self.table.columns), () if self.initial is None else self.initial.content
         rows = {self.table.key_of(row): row for row in content}
+        for entry in self._before(epoch, faulty):
+            change = codec.decode(entry.value or b"")
+            key = self.table.key_of(change.row)
+            rows.pop(key, None)
+            if change.after is not None:
+                rows[key] = change.after
+        return rows
+
+    def _before(self, epoch: int, faulty: frozenset[tuple[int, int]]) -> list[TopicEntry]:
+        """The changes before a barrier; by interval and time, where a key may come from several partitions."""
+        found = list[tuple[int, TopicEntry]]()
         for number, entries in enumerate(self.entries):
+            interval = self.late[number]
             for entry in entries:
                 if entry.barrier is not None and int(entry.barrier) >= epoch:
                     break
+                interval += entry.barrier is not None
                 if entry.barrier is None and (number, entry.offset) not in faulty:
-                    change = codec.decode(entry.value or b"")
-                    key = self.table.key_of(change.row)
-                    rows.pop(key, None)
-                    if change.after is not None:
-                        rows[key] = change.after
-        return rows
+                    found.append((interval, entry))
+        if any(self.late):
+            found.sort(key=lambda each: (each[0], each[1].time_ms))
+        return [entry for _, entry in found]
 
     def letters(self, parked: Sequence[Parked]) -> list[DeadLetter]:
         """The records as they lie in the topic."""
@@ -177,15 +197,16 @@ class Changelog:
             DeadLetter(e.key, e.value, item.code, f"up-{item.partition}@{item.offset}") for e, item in found
         ]
 
-    def source(self, arrivals: Arrivals, wait: Wait) -> BarrierSource:
+    def source(self, arrivals: Arrivals, wait: Wait, partitions: int) -> BarrierSource:
         """The barriers as they arrive, for one run of the service; `wait` lets others run until a condition holds."""
-        return ArrivedSource(arrivals, wait)
+        return ArrivedSource(arrivals, wait, partitions)
 
     def _decoded(self, number: int) -> Iterator[dict[str, Any]]:
         codec, names = ChangeCodec(self.table.columns), self.table.column_names
         for entry in self.records[number]:
             place: dict[str, Any] = {PARTITION: number, OFFSET: entry.offset, columns.KEY: entry.key}
             place[columns.SIZE] = len(entry.key or b"") + len(entry.value or b"")
+            place[TIME] = entry.time_ms
             if entry.barrier is not None:
                 yield {**place, OP: MARKED}
                 continue
@@ -250,100 +271,3 @@ def _barriers(number: int, entries: Sequence[TopicEntry]) -> Iterator[FoundBarri
         if entry.barrier is not None:
             barrier = decode_barrier(entry.barrier, entry.value, where="upstream")
             yield FoundBarrier(number, entry.offset, barrier)
-
-
-@dataclass
-class Arrivals:
-    """How many barriers of each partition can be seen, with all records before them.
-
-    The closing ones stay back until everything else is done; then they come one by one, each after all the work that
-    the one before gave. `most` says how many may come so far.
-
-    `moment` is how far the database is by then, from which the changes come: it may be ahead of what arrives.
-    `deletes`: old barriers of outputs are deleted; `deleted` counts those of the upstream that are.
-    """
-
-    changelog: Changelog
-    most: int
-    counts: list[int] = field(default_factory=list)
-    moment: int = 0
-    deleted: list[int] = field(default_factory=list)
-    deletes: bool = False
-    deletes_upstream: bool = False
-
-    def __post_init__(self) -> None:
-        self.counts = self.counts or [0] * self.changelog.count
-        self.deleted = self.deleted or [0] * self.changelog.count
-
-    def copy(self) -> Arrivals:
-        """The same once more."""
-        return replace(self, counts=list(self.counts), deleted=list(self.deleted))
-
-    def arrive(self, number: int) -> None:
-        """The next barrier of a partition."""
-        self.counts[number] += 1
-        if self.changelog.timeline is not None:
-            self.moment = max(self.moment, self.changelog.timeline.barriers[self.counts[number] - 1])
-
-    @property
-    def latest_moment(self) -> int:
-        """How far the database may be ahead: up to where the barrier after the next one is written."""
-        timeline = self.changelog.timeline
-        if timeline is None:
-            return 0
-        return timeline.barriers[min(max(self.counts) + 1, len(timeline.barriers) - 1)]
-
-    def waiting(self) -> list[int]:
-        """Partitions that have more to bring."""
-        return [number for number, seen in enumerate(self.counts) if seen < self.most]
-
-    def newest(self) -> int:
-        """The last barrier that has come in the first partition; 0 without any."""
-        count = self.counts[0]
-        barrier = self.changelog.barriers[0][count - 1].barrier if count else None
-        return barrier.curr if barrier else 0
-
-    @property
-    def is_over(self) -> bool:
-        """Whether there is nothing behind what may come so far."""
-        return self.most == len(self.changelog.barriers[0])
-
-    def since(self, taken: Sequence[int]) -> list[FoundBarrier]:
-        """What has come since so many barriers of each partition were taken."""
-        return [
-            found
-            for number, (old, new) in enumerate(zip(taken, self.counts, strict=True))
-            for found in self.changelog.barriers[number][old:new]
-        ]
-
-
-class ArrivedSource(EmbeddedBarriers):
-    """Markers in the data, as they arrive."""
-
-    def __init__(self, arrivals: Arrivals, wait: Wait) -> None:
-        changelog = arrivals.changelog
-        super().__init__("up", changelog.count, _Markers(), begins=changelog.begins)
-        self._arrivals, self._wait = arrivals, wait
-        self._taken: list[int] | None = None
-
-    def aligned(self, records: DataFrame) -> list[AlignedBarrier]:
-        if self._taken is None:
-            self._taken = [0] * self._arrivals.changelog.count
-        else:
-            self._wait(lambda: self._arrivals.counts != self._taken)
-        found = self._arrivals.since(self._taken)
-        self._taken = list(self._arrivals.counts)
-        return super().aligned(cast("DataFrame", found))
-
-
-class _Markers(UpstreamSource):
-    """What has arrived, as barriers alone."""
-
-    def __init__(self) -> None:
-        """Nothing of Spark's."""
-
-    def find_barriers(self, first: Sequence[int]) -> BarriersFound:
-        return BarriersFound([], tuple(first))
-
-    def barriers_in(self, records: DataFrame) -> Iterator[FoundBarrier]:
-        yield from cast("list[FoundBarrier]", records)

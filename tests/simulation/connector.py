@@ -84,6 +84,10 @@ class ConnectorUpstream(Upstream):
         self._lsn -= 1
         self.put(row)
 
+    def gain(self, count: int = 1) -> None:
+        super().gain(count)
+        self._events += [[] for _ in range(count)]
+
     def _append(self, key: Key, change: Change, partition: int | None) -> None:
         super()._append(key, change, partition)
         number = self.home(key) if partition is None else partition

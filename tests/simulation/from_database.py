@@ -81,7 +81,19 @@ def reading_that_is_over_early() -> Setting:
     return _paced(moves=6, pace=None, rate_limit=1)
 
 
-def _paced(moves: int, *, pace: int | None = 1, rate_limit: int = 2, added_with: int = 1) -> Setting:
+def reading_a_topic_that_gains_partitions() -> Setting:
+    """A partition is added while the table is read."""
+    return _paced(moves=6, gains_with=2)
+
+
+def _paced(
+    moves: int,
+    *,
+    pace: int | None = 1,
+    rate_limit: int = 2,
+    added_with: int = 1,
+    gains_with: int | None = None,
+) -> Setting:
     table = table_of_database(4)
     upstream = DatabaseUpstream(table, 2, random.Random(PACED_SEED), bounds=[(3,)], pace=pace)
     upstream.live(60)
@@ -91,6 +103,7 @@ def _paced(moves: int, *, pace: int | None = 1, rate_limit: int = 2, added_with:
     job = job_of(table, "copy", "copy", rate_limit=rate_limit)
     for number in range(8):
         upstream.live(moves)
+        upstream.gain(int(number == gains_with))
         upstream.barrier(Add(job.to_json()) if number == added_with else None)
     return _setting(upstream, {"copy": job})
 

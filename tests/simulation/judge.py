@@ -25,7 +25,7 @@ from schemas.job import JobDefinition
 from schemas.position import Key, position_to_text
 from schemas.records import Barrier, Row, VnodeProgress
 from schemas.settings.security import hash_key_of
-from state.columns import OFFSET, PARTITION
+from state.columns import EPOCH, OFFSET, PARTITION
 from state.journal import Journal
 from state.ledger import Ledger
 from state.progress_table import PATH as PROGRESS_PATH
@@ -229,7 +229,8 @@ def _plans(world: World) -> Iterator[str]:
         if replace(plan, jobs=same.jobs) == same and _is_less(plan.jobs, others):
             continue  # the same without records at fault, or without slices that were too much
         if before.until is not None:
-            if (plan.start, plan.first_offsets) != (before.start, before.until):
+            begins = plan.first_offsets[: len(before.until)]
+            if (plan.start, begins) != (before.start, before.until):
                 yield f"a plan begins at {plan.first_offsets}, the part before it ended at {before.until}"
             continue
         if plan.start == before.start and plan.silent:
@@ -241,7 +242,9 @@ def _plans(world: World) -> Iterator[str]:
         is_followed = outcome.lanes in (None, plan.lanes) or world.durable.restored
         if plan.lanes_set != outcome.lanes or not is_followed:
             yield f"the plan of {plan.epoch} has {plan.lanes} lanes, {plan.lanes_set} as set; {outcome.lanes} were set"
-        left = outcome.jobs
+        count, states = len(plan.first_offsets), [job.state for job in plan.jobs]
+        grown = (job.with_partitions(count, job.definition.output_partitions) for job in outcome.jobs)
+        left = tuple(job if job in states else other for job, other in zip(grown, outcome.jobs, strict=True))
         jobs = [job.state for job in plan.jobs]
         # The instance that was to pause them may have died before its plan was written.
         opened = [job for job in jobs if job.opened]
@@ -301,8 +304,17 @@ def _replica(world: World, last: int) -> Iterator[str]:
         return
     memory = world.durable.files
     changes = changes_of(files, memory, table)
-    places = sorted((change[PARTITION], change[OFFSET]) for change in changes)
-    wanted = list(_places(world, files.compacted_epoch))
+    # From the first barrier on that tells of added partitions rows of the log have no place, and are counted.
+    rise = changelog.rise or last + 2
+    of_topic = [each for each in _places(world) if each[0] > files.compacted_epoch]
+    count, wanted_count = (
+        sum(epoch >= rise for epoch in epochs)
+        for epochs in ([change[EPOCH] for change in changes], [epoch for epoch, *_ in of_topic])
+    )
+    if count != wanted_count:
+        yield f"the log holds {count} changes since {rise}, the upstream {wanted_count}"
+    places = sorted((change[PARTITION], change[OFFSET]) for change in changes if change[EPOCH] < rise)
+    wanted = [(number, offset) for epoch, number, offset in of_topic if epoch < rise]
     if changelog.timeline is not None:
         wanted = sorted(places_of_released(world, files.compacted_epoch))
     if [place for place in places if place not in changelog.extra] != wanted:
@@ -321,12 +333,13 @@ def _are_equal(rows: dict[Key, Row], others: dict[Key, Row]) -> bool:
     )
 
 
-def _places(world: World, after: int) -> Iterator[tuple[int, int]]:
-    faulty = _faulty(world)
-    for number, entries in enumerate(world.setting.changelog.entries):
-        closed = 0
+def _places(world: World) -> Iterator[tuple[int, int, int]]:
+    """The changes that are not left out, each with the barrier that closes its interval before its place."""
+    faulty, changelog = _faulty(world), world.setting.changelog
+    for number, entries in enumerate(changelog.entries):
+        closing = [int(entry.barrier) for entry in entries if entry.barrier is not None]
         for entry in entries:
             if entry.barrier is not None:
-                closed = int(entry.barrier)
-            elif closed >= after and (number, entry.offset) not in faulty:
-                yield number, entry.offset
+                closing.pop(0)
+            elif (number, entry.offset) not in faulty:
+                yield closing[0] if closing else world.setting.changelog.last.curr + 1, number, entry.offset

@@ -14,6 +14,7 @@ from state.values.plan import BatchPlan
 from streaming.lane.run import run_lane
 from streaming.lane.task import Failed, LaneOutcome, LaneTask, Undone
 from streaming.protocol.lanes.runner import LaneRunner, Way
+from streaming.source.decoded import TIME
 
 if TYPE_CHECKING:
     from tests.simulation.instance import Instance
@@ -66,20 +67,25 @@ class Lanes(LaneRunner):
     def run_lane(self, task: LaneTask, lane: int) -> LaneOutcome:
         plan, task = task.plan, replace(task, open_store=self.instance.open_store)
         rows = self.instance.lane_rows(task, lane)
-        batches = list(_in_order(rows, plan)) if task.in_parts else [rows]
+        batches = list(_in_order(rows, plan, task.moves_from)) if task.in_parts else [rows]
         try:
             return run_lane(task, lane, batches, rows.schema)
         except BackfillError as error:
             return Undone(lane, Failed(error))
 
 
-def _in_order(rows: pa.RecordBatch, plan: BatchPlan) -> Iterator[pa.RecordBatch]:
-    """One row at a time, by interval, partition and offset, as Spark sorts them."""
+def _in_order(rows: pa.RecordBatch, plan: BatchPlan, moves_from: int | None) -> Iterator[pa.RecordBatch]:
+    """One row at a time, by interval, partition and offset, as Spark sorts them; by their times where keys move."""
 
-    def place(row: int) -> tuple[int, int, int]:
+    def place(row: int) -> tuple[int, int, int, int]:
         partition, offset = partitions[row], offsets[row]
-        return sum(aligned.ends[partition] <= offset for aligned in plan.barriers), partition, offset
+        interval = sum(aligned.ends[partition] <= offset for aligned in plan.barriers)
+        is_timed = (
+            moves_from is not None and interval >= moves_from and offset >= plan.first_offsets[partition]
+        )
+        return interval, times[row] if is_timed else 0, partition, offset
 
     partitions, offsets = rows[PARTITION].to_pylist(), rows[OFFSET].to_pylist()
+    times = rows[TIME].to_pylist() if TIME in rows.schema.names else []
     for row in sorted(range(rows.num_rows), key=place):
         yield rows.slice(row, 1)

@@ -18,7 +18,7 @@ from state.storage import Storage
 from state.values.chunks import Chunk, KeyRange, Streamed
 from state.values.reading import TableRead, Unread
 from streaming.protocol.table_read import Finished, ReadsTable
-from tests.simulation.changelog import Arrivals
+from tests.simulation.arrivals import Arrivals
 from tests.simulation.database import Moment
 from tests.simulation.initial import rows_as
 from tests.simulation.scheduler import Process, Scheduler

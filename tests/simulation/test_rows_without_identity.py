@@ -46,7 +46,10 @@ def draw_setting(rng: random.Random) -> Setting:
     mutations: list[Mutation] = [Add(jobs["late"].to_json()), Pause(None), Resume(None)]
     mutations += [Throttle("copy", 0), Throttle("copy", 2), Drop("late")]
     vandal = rng.random() < 1 / 3
-    for _ in range(rng.randint(3, 6)):
+    for interval in range(rng.randint(3, 6)):
+        if interval and rng.random() < 0.2:
+            upstream.gain()
+            partitions += 1
         for _ in range(rng.choice([0, 1, 3, 6])):
             key, home = rng.choice(KEYS), rng.randrange(partitions)
             match rng.choice(["row", "row", "row", "nothing", "fault" if vandal else "row"]):

@@ -17,8 +17,9 @@ from schemas.settings.limits import Limits
 from schemas.table import TableSchema
 from state.journal import Journal
 from streaming.source.barriers.injecting.suspended_requests import SuspendedAction
+from tests.simulation.arrivals import Arrivals
 from tests.simulation.broker import Broker, Topics
-from tests.simulation.changelog import Arrivals, Changelog
+from tests.simulation.changelog import Changelog
 from tests.simulation.fault_policies import NoFaults
 from tests.simulation.instance import Instance
 from tests.simulation.rows import Disk

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from schemas.errors import Code, TopicError
 from schemas.records import Barrier, BarrierKind, Change, Op
 from streaming.reading.topic import Complete, Record
 
@@ -10,8 +13,8 @@ def change(partition: int, key: int) -> Record:
     return Record(f"{partition}", partition, 0, (key,), Change(Op.INSERT, None, (key,)))
 
 
-def barrier(partition: int, epoch: int) -> Record:
-    body = Barrier(epoch, epoch - 1, BarrierKind.CHECKPOINT, 2, 0)
+def barrier(partition: int, epoch: int, partitions: int = 2) -> Record:
+    body = Barrier(epoch, epoch - 1, BarrierKind.CHECKPOINT, partitions, 0)
     return Record(f"{partition}", partition, epoch, None, body)
 
 
@@ -56,3 +59,14 @@ def test_what_is_behind_the_barrier_that_was_asked_for_is_not_given() -> None:
         barrier(1, 2),
     ]
     assert keys_upto(Complete(2, until=1), records) == {1: [1, 2]}
+
+
+def test_a_partition_that_is_added_is_waited_for_from_the_barrier_on_that_says_so() -> None:
+    records = [change(2, 21), *(each for p in (0, 1) for each in (change(p, p), barrier(p, 1)))]
+    records += [each for p in (0, 1) for each in (change(p, 10 + p), barrier(p, 2, 3))]
+    complete = Complete(3)
+    assert keys_upto(complete, records) == {1: [0, 1]}
+    assert keys_upto(complete, [barrier(2, 2, 3)]) == {2: [10, 11, 21]}
+    with pytest.raises(TopicError) as caught:
+        keys_upto(complete, [barrier(0, 3, 4)])
+    assert caught.value.code is Code.PARTITIONS_CHANGED

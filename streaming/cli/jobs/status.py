@@ -26,6 +26,7 @@ from streaming.control.service_api import Answer, read_condition
 from streaming.control.state_view import JobView, StateReader, StateView
 from streaming.core.forecast import Forecast
 from streaming.core.health import late_after_s
+from streaming.core.jobs import MOVED
 from streaming.runtime.sign_of_life import last_seen_ms
 
 _LOOKS_S, _LOOK_EVERY_S = 3.0, 0.25
@@ -142,6 +143,8 @@ def _show(
         facts.add_row("reading", reading)
     if limits is not None:
         facts.add_row("limits", limits)
+    if view.plan is not None and (moved_at := view.plan.moved_after):
+        facts.add_row("partitions", f"added, reported by barrier {moved_at}: {MOVED}")
     for job in jobs:
         if job.state.paused_by is not None:
             facts.add_row("paused", f"{job.name}: {job.state.paused_by}")

@@ -186,6 +186,7 @@ function showUpstream(now) {
     ["changes", now.changes_per_s === null ? "–" : `${number(now.changes_per_s)} a second`, ""],
   ];
   if (source.start !== null) terms.push(["starts from", source.start]);
+  if (source.moved_at !== null) terms.push(["partitions added", `${moment(source.moved_at)}: ${MOVED}`]);
   showTerms(byId("source"), [...terms, ...fields]);
   showPartitions(now);
   setText(byId("looked"), old && `To read, held back and kept for are ${old}: the broker has not answered since.`);
@@ -193,6 +194,8 @@ function showUpstream(now) {
   const isAmiss = AMISS.includes(now.condition) || fields.some((term) => term[3]) || isShort || partitions.some(isHeld);
   unfold(byId("upstream-fold"), isAmiss);
 }
+
+const MOVED = "a key whose records cross the change without an interval between may be left with the older row";
 
 const isHeld = (each) => each.held_s !== null && each.held_s > HELD_S;
 

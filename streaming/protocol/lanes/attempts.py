@@ -101,9 +101,15 @@ class LaneTasks:
             replica=self.replica.files(plan.replica) if self._needs_rows_before(plan) else None,
             rows_folder=setup.rows_folder,
             waiting=self.reading.files(plan),
-            in_parts=bool(plan.sent_jobs) and self._is_long(plan),
+            moves_from=self.moves_from(plan),
+            in_parts=(bool(plan.sent_jobs) or self.moves_from(plan) is not None) and self._is_long(plan),
             record_bytes=self.limits_of(plan),
         )
+
+    def moves_from(self, plan: BatchPlan) -> int | None:
+        """`BatchPlan.moves_from`, of a table whose keys tell rows apart in all partitions."""
+        table = self.setup.table
+        return plan.moves_from if table.has_key and not table.by_partition else None
 
     def limits_of(self, plan: BatchPlan, *, anew: bool = False) -> dict[str, int]:
         """By output that is sent to: the size limit of key and value of a record, where it is known.

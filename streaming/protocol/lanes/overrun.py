@@ -110,7 +110,7 @@ def _paused(job: JobPlan, row: LongRow, task: LaneTask, sent: Sequence[int]) -> 
         return job
     parts = {part for lane in sent for part in task.parts(job.state.definition, lane)}
     kept = tuple(item for item in job.slices if item.part in parts)
-    return JobPlan(replace(job.state, paused=True, paused_by=reason_of(row)), kept)
+    return replace(job, state=replace(job.state, paused=True, paused_by=reason_of(row)), slices=kept)
 
 
 def reason_of(row: LongRow) -> str:

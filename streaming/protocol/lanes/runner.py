@@ -139,7 +139,7 @@ class LaneRunner:
                 headers=plan.headers,
             )
             return run_each(rows, _lane_work(task, _of_rows, lanes))
-        records_of = partial(unpacked, headers=bool(task.plan.headers))
+        records_of = partial(unpacked, headers=bool(task.plan.headers), times=task.moves_from is not None)
         return run_each(self._exchanged(task), _lane_work(task, records_of, range(task.plan.lanes)))
 
     def _exchanged(self, task: LaneTask) -> DataFrame:
@@ -147,7 +147,14 @@ class LaneRunner:
         ends = tuple(barrier.ends for barrier in plan.barriers) if task.in_parts else ()
         headers = bool(plan.headers)
         return source.exchanged(
-            Exchange(task.upstream_format, task.table, Routes.of(plan, task.table), ends, plan.headers),
+            Exchange(
+                task.upstream_format,
+                task.table,
+                Routes.of(plan, task.table),
+                ends,
+                plan.headers,
+                task.moves_from,
+            ),
             source.range(plan.first_offsets, plan.end_offsets, headers=headers),
             [source.range(*zip(*layer, strict=True), headers=headers) for layer in history_ranges(plan)],
         )
@@ -162,7 +169,7 @@ def reads_in_place(task: LaneTask) -> bool:
     plan, table = task.plan, task.table
     if table.by_partition:
         return True
-    if plan.lanes > len(plan.first_offsets):
+    if plan.lanes > len(plan.first_offsets) or task.moves_from is not None:
         return False
     is_for_lanes = plan.sent_jobs or plan.parked or plan.reading is not None or task.replica is not None
     return not table.has_key or not is_for_lanes
@@ -177,11 +184,13 @@ def _read_directly(
         own = {number: ranges[number] for number in task.upstream_partitions(lane) if number in ranges}
         return reader.decoded(own, format_, watch=watch, headers=task.plan.headers)
     routes = Routes.of(task.plan, task.table)
-    return reader.decoded(ranges, format_, routes, lane, watch, headers=task.plan.headers)
+    times = task.moves_from is not None
+    return reader.decoded(ranges, format_, routes, lane, watch, headers=task.plan.headers, times=times)
 
 
 def _schema_of(task: LaneTask) -> pa.Schema:
-    return decoded_schema_of(task.upstream_format, task.table, headers=bool(task.plan.headers))
+    wanted = {"headers": bool(task.plan.headers), "times": task.moves_from is not None}
+    return decoded_schema_of(task.upstream_format, task.table, **wanted)
 
 
 def _crashed(lane: int, trace: str) -> EnvironmentProblem:

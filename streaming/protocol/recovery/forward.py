@@ -245,7 +245,13 @@ class Forward:
         return self._newest_barrier()
 
     def _ends(self, job: JobState) -> Iterator[int]:
-        for each in self._of(job):
+        found, count = self._of(job), job.definition.output_partitions
+        if len(found) not in (0, count):
+            raise out_of_step(
+                f"an output of {len(found)} partitions, which the state knows with {count}",
+                f"a state that is not older than the partitions of {job.definition.output}",
+            )
+        for each in found:
             end = job.start if each.last is None else each.last
             # A job may have ended before the oldest barrier that the upstream has: that one says it as well.
             yield max(end, self._oldest) if job.definition.until_complete else end

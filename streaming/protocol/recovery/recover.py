@@ -25,6 +25,7 @@ class Recovery:
             executor.setup.forward.begin_anew()
             return ()
         executor.state.position, executor.state.lanes_set = plan.start, plan.lanes_set
+        executor.state.moved_at = plan.moved_at
         # A log of the version before has no positions: those of the last plan are the best that is known.
         executor.state.seen = plan.seen if executor.replica.seen is None else executor.replica.seen
         executor.reading.begin_from(plan)

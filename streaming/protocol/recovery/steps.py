@@ -11,7 +11,8 @@ from schemas.kinds.lanes import parts_of
 from schemas.position import position_from_text
 from schemas.records import Barrier, VnodeProgress
 from schemas.table import TableSchema
-from state.values.plan import AlignedBarrier, BatchPlan
+from state.values.aligned import AlignedBarrier
+from state.values.plan import BatchPlan
 from state.values.progress import Completed, InProgress, NotStarted, Progress
 from streaming.core.planning import choose_barriers
 

@@ -18,6 +18,7 @@ from state.journal import Entry, Journal
 from state.progress_table import ProgressTable
 from state.replica import Replica
 from state.storage import Storage
+from state.values.aligned import padded
 from state.values.bound_table import BoundTable
 from streaming.control.known_table import version_of, with_version
 from streaming.core.jobs import JobsOutcome, jobs_after
@@ -66,7 +67,8 @@ class Surroundings:
 
     @cached_property
     def upstream(self) -> UpstreamIdentity:
-        return UpstreamIdentity.of(self.broker, self.declared.upstream, client=self.admin)
+        may_gain = not self.declared.table.by_partition
+        return UpstreamIdentity.of(self.broker, self.declared.upstream, client=self.admin, may_gain=may_gain)
 
     @property
     def config(self) -> ServiceConfig:
@@ -137,7 +139,7 @@ class Surroundings:
             from streaming.service.initial.database import first_offsets
 
             return first_offsets(self.config, self.broker)
-        return [0] * self.upstream.partitions if self.start is None else self.start.offsets
+        return padded(() if self.start is None else self.start.offsets, [0] * self.upstream.partitions)
 
     @cached_property
     def first_records(self) -> FirstRecords:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
+from schemas.errors import BackfillError
 from streaming.kafka.topics import partitions_of
 from streaming.service.checks.findings import Finding
 from streaming.service.checks.surroundings import Surroundings
@@ -36,8 +38,18 @@ def barriers(found: Surroundings) -> Iterator[Finding]:
         return
     is_there = partitions_of(found.broker, topic, client=found.admin) is not None
     if is_there or not config.barriers.injects:
-        refuse_unfit(found.broker, config.topics, found.upstream.partitions)
+        refuse_unfit(found.broker, config.topics, found.upstream.partitions, _least(found))
     yield Finding.ok("barrier topic", topic if is_there else f"{topic}, made by the service")
+
+
+def _least(found: Surroundings) -> int | None:
+    """The partitions that a barrier topic has at least: the service adds others, or their owner may, to a known one."""
+    if found.declared.barriers.injects:
+        return 1
+    with suppress(BackfillError):  # which the checks of the state report
+        plan = None if found.entry is None else found.entry.plan
+        return None if plan is None else plan.barriers[0].barrier.partitions
+    return None
 
 
 def outputs(found: Surroundings) -> Iterator[Finding]:
@@ -51,9 +63,11 @@ def outputs_by_partition(found: Surroundings) -> Iterator[Finding]:
 
 
 def _checked(found: Surroundings, *, have_its_partitions: bool) -> Iterator[Finding]:
+    known = {job.name for job in found.known.jobs} if have_its_partitions else set()
     for job in found.declared.jobs:
         if job.parts_are_partitions == have_its_partitions:
-            found.sinks(job).check(job.with_partitions(found.upstream.partitions))
+            own = job.with_partitions(found.upstream.partitions)
+            found.sinks(job).check(own, gains=job.name in known)
             yield Finding.ok(f"output {job.output}", "as its job declares, or not there yet")
 
 

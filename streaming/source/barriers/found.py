@@ -87,7 +87,7 @@ def find_barriers(
         gaps.refuse_lost(topic, all_marks, first_offsets)
         next_offsets = list(gaps.first(first_offsets))
         ends = [marks.stable for marks in all_marks]
-        for chunk in reader.read(topic, dict(enumerate(zip(next_offsets, ends, strict=True)))):
+        for chunk in reader.read(topic, dict(enumerate(zip(next_offsets, ends, strict=False)))):
             for message in chunk:
                 partition, offset = located(message)
                 next_offsets[partition] = offset + 1

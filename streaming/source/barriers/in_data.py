@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pyspark.sql import DataFrame
 
 from schemas.records import RecordId
-from state.values.plan import AlignedBarrier
+from state.values.aligned import AlignedBarrier
 from streaming.core.alignment import Aligner
 from streaming.kafka.consumer import stable_pauses_s
 from streaming.source.barriers.found import FoundBarrier

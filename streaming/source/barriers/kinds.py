@@ -75,7 +75,9 @@ def _injected_separately(setup: BarrierSetup) -> BarrierSource:
 
 
 def _followed(setup: BarrierSetup) -> FollowedTopic:
-    return FollowedTopic(setup.kafka, setup.topics, setup.partitions, setup.spark, setup.gaps)
+    return FollowedTopic(
+        setup.kafka, setup.topics, setup.partitions, setup.spark, setup.gaps, least=setup.least
+    )
 
 
 SOURCES: dict[type[BarriersConfig], Callable[[Any, BarrierSetup], BarrierSource]] = {

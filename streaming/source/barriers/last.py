@@ -105,10 +105,10 @@ class BarrierLookup:
 
 
 def agreed(topic: str, found: Sequence[Barrier | None]) -> Barrier | None:
-    """The barrier that all partitions of a topic end with; None where none has any.
+    """The barrier that all partitions of a topic end with that were there then; None where none has any.
 
     Raises:
-        TopicError: PARTITIONS_CHANGED, the topic has other partitions than the barrier went to.
+        TopicError: PARTITIONS_CHANGED, the topic has fewer partitions than the barrier went to.
         InputError: BARRIER_DISAGREE, partitions end with different barriers.
     """
     last = max(
@@ -116,9 +116,9 @@ def agreed(topic: str, found: Sequence[Barrier | None]) -> Barrier | None:
     )
     if last is None:
         return None
-    if last.partitions != len(found):
+    if last.partitions > len(found):
         raise _changed(topic, len(found), last)
-    for partition, barrier in enumerate(found):
+    for partition, barrier in enumerate(found[: last.partitions]):
         if barrier is None or barrier.curr != last.curr:
             raise _disagree(f"{topic}-{partition}", barrier, last)
     return last

@@ -18,7 +18,7 @@ from schemas.epoch import NO_EPOCH
 from schemas.errors import Code, TopicError
 from schemas.records import BARRIER_HEADER
 from schemas.topics import UpstreamTopics
-from state.values.plan import AlignedBarrier
+from state.values.aligned import AlignedBarrier
 from streaming.core.alignment import Aligner
 from streaming.kafka.barriers import BarrierCut, FoundBeside, beside_barrier_in, delete_barriers
 from streaming.kafka.clients import KafkaSettings
@@ -41,7 +41,11 @@ _log = structlog.get_logger(__name__)
 
 
 class FollowedTopic:
-    """A barrier topic, followed from a barrier on. `spark()` blocks until the session is there."""
+    """A barrier topic, followed from a barrier on. `spark()` blocks until the session is there.
+
+    `partitions` are those of the data. The topic has at least as many as its last handled barrier, `least`: its owner
+    may add the others later.
+    """
 
     def __init__(
         self,
@@ -50,8 +54,9 @@ class FollowedTopic:
         partitions: int,
         spark: Callable[[], SparkSession],
         gaps: Gaps | None = None,
+        least: int | None = None,
     ) -> None:
-        self._gaps = Gaps() if gaps is None else gaps
+        self._gaps, self._least = Gaps() if gaps is None else gaps, least
         self._kafka, self._topics, self._partitions, self._spark = kafka, topics, partitions, spark
         self._next: dict[int, int] = {}
         self._trimmed = frozenset[int]()
@@ -63,7 +68,7 @@ class FollowedTopic:
 
     def require(self) -> None:
         """Raises: TopicError: TOPIC_MISSING, or BARRIER_TOPIC_MISMATCH for one that does not fit the data."""
-        refuse_unfit(self._kafka, self._topics, self._partitions)
+        refuse_unfit(self._kafka, self._topics, self._partitions, self._least)
 
     def refuse_lost(self, first: Sequence[int]) -> None:
         """Raises: InputError(DATA_LOST) when the data from these offsets on is not there."""
@@ -77,7 +82,7 @@ class FollowedTopic:
         """
         barriers: list[FoundBeside] = []
         with RangeReader(self._kafka) as reader:
-            marks = reader.watermarks(self.name)
+            marks = reader.watermarks(self.name)[: self._partitions]
             behind = [self._first_behind(reader, number, epoch) for number in range(len(marks))]
             self._next = {number: behind[number] or each.earliest for number, each in enumerate(marks)}
             self._trimmed = frozenset(
@@ -149,7 +154,7 @@ class FollowedTopic:
 
     def stream(self) -> DataFrame:
         """Spark's stream of the topic, from the end of `behind` on."""
-        first = [self._next[number] for number in range(self._partitions)]
+        first = [self._next[number] for number in range(len(self._next))]
         return SparkTopic(self._spark, self._kafka, self.name, headers=False).stream(first)
 
     def stable(self) -> Sequence[int]:

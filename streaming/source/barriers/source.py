@@ -20,7 +20,7 @@ from schemas.epoch import NO_EPOCH
 from schemas.errors import BackfillError
 from schemas.records import Barrier, RecordId
 from schemas.topics import UpstreamTopics
-from state.values.plan import AlignedBarrier
+from state.values.aligned import AlignedBarrier
 from streaming.kafka.barriers import BarrierCut
 from streaming.kafka.clients import KafkaSettings
 from streaming.source.barriers.injecting.injector import BarrierInjector
@@ -159,6 +159,7 @@ class BarrierSetup:
     the id of the state; `is_ours` is True while this instance may write it. `spark()` blocks until the session is
     there. `begins` are the first offsets of the data that are read, where they are not its first ones; `gaps` has the
     known gaps in the offsets behind the position. `read_limit`: records a second between the barriers that it writes.
+    `least`: the partitions of the last barrier that was handled, where there was one.
     """
 
     kafka: KafkaSettings
@@ -173,6 +174,7 @@ class BarrierSetup:
     begins: tuple[int, ...] = ()
     gaps: Gaps = field(default_factory=Gaps)
     read_limit: int | None = None
+    least: int | None = None
 
 
 class WithInjector(BarrierSource):

@@ -28,12 +28,14 @@ from streaming.source.decoded import (
     MARKED,
     POSITION,
     SIZE,
+    TIME,
     UNCHANGED,
     decoded_schema_of,
+    with_more,
 )
 from streaming.source.raw.framed_ids import NamedSchemas
 from streaming.source.raw.record_vnodes import vnodes_of
-from streaming.source.raw.records import HEADERS_FIELD, Records
+from streaming.source.raw.records import Records
 
 Bools = npt.NDArray[np.bool_]
 _CONTENT = (OP, BEFORE, AFTER, UNCHANGED, POSITION, TRANSACTION, ERROR)
@@ -73,8 +75,10 @@ class RecordDecoder:
             own[OP] = pc.if_else(pa.array(marked | awaits), others, own[OP])
         own[BEFORE_HASH] = self._before_hashes(own[BEFORE], count)
         schema = self.schema
-        if records.headers is not None:
-            own[HEADERS], schema = records.headers, schema.append(HEADERS_FIELD.with_name(HEADERS))
+        more = records.headers is not None, records.times is not None
+        if any(more):
+            own |= {HEADERS: records.headers, TIME: records.times}
+            schema = with_more(schema, headers=more[0], times=more[1])
         return pa.RecordBatch.from_arrays([own[each.name] for each in schema], schema=schema)
 
     def _awaited(self, records: Records) -> pa.ListArray:

@@ -20,14 +20,17 @@ RAW_SCHEMA = pa.schema(
 """`marked`: it has the header of a barrier; never null."""
 HEADERS_FIELD = pa.field("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])))
 """A further column where jobs pass headers on: those with their names, in the record's order."""
+TIME_FIELD = pa.field("time", pa.int64())
+"""A further column where the order of a key's partitions may depend on it: the timestamp, in milliseconds."""
 
 RawRecord = tuple[int, int, bytes | None, bytes | None, bool] | tuple[Any, ...]
-"""Partition, offset, key, value, whether it has the header of a barrier, and headers where jobs pass some on."""
+"""Partition, offset, key, value, whether it has the header of a barrier, and the further columns that are wanted."""
 
 
-def raw_schema(*, headers: bool) -> pa.Schema:
-    """The columns of raw records, with or without headers."""
-    return RAW_SCHEMA.append(HEADERS_FIELD) if headers else RAW_SCHEMA
+def raw_schema(*, headers: bool = False, times: bool = False) -> pa.Schema:
+    """The columns of raw records, with further ones or without."""
+    more = [field for field, wanted in ((HEADERS_FIELD, headers), (TIME_FIELD, times)) if wanted]
+    return pa.schema([*RAW_SCHEMA, *more])
 
 
 class Records(NamedTuple):
@@ -39,28 +42,38 @@ class Records(NamedTuple):
     values: pa.BinaryArray
     marked: pa.BooleanArray
     headers: pa.ListArray | None = None
+    times: pa.Int64Array | None = None
 
     @classmethod
-    def of(cls, records: Sequence[RawRecord], *, headers: bool = False) -> Records:
-        """Makes columns from one tuple for each record, which has its `headers` last."""
-        schema = raw_schema(headers=headers)
+    def of(cls, records: Sequence[RawRecord], *, headers: bool = False, times: bool = False) -> Records:
+        """Makes columns from one tuple for each record, in the order of `raw_schema`."""
+        schema = raw_schema(headers=headers, times=times)
         columns = zip(*records, strict=True) if records else ((),) * len(schema)
-        return cls(*(pa.array(each, field.type) for each, field in zip(columns, schema, strict=True)))
+        arrays = [pa.array(each, field.type) for each, field in zip(columns, schema, strict=True)]
+        return cls._of_schema(arrays, schema)
+
+    @classmethod
+    def _of_schema(cls, columns: Sequence[pa.Array], schema: pa.Schema) -> Records:
+        own = dict(zip(schema.names, columns, strict=True))
+        more = {"headers": own.get(HEADERS_FIELD.name), "times": own.get(TIME_FIELD.name)}
+        return cls(*columns[: len(RAW_SCHEMA)], **more)
 
     @classmethod
     def concatenated(cls, batches: Iterable[pa.RecordBatch]) -> Records:
         """Joins batches of the columns of `raw_schema` in order; Spark may call some of them not null."""
         found = list(batches)
-        schema = raw_schema(headers=any(each.num_columns > len(RAW_SCHEMA) for each in found))
-        own = [pa.RecordBatch.from_arrays(_columns_of(each), schema=schema) for each in found]
+        names = {name for each in found for name in each.schema.names}
+        schema = raw_schema(headers=HEADERS_FIELD.name in names, times=TIME_FIELD.name in names)
+        own = [pa.RecordBatch.from_arrays(_columns_of(each, schema), schema=schema) for each in found]
         table = pa.Table.from_batches(own, schema).combine_chunks()
-        return cls(*(_one_chunk(column) for column in table.columns))
+        return cls._of_schema([_one_chunk(column) for column in table.columns], schema)
 
     @property
     def batch(self) -> pa.RecordBatch:
         """These records as one batch of `raw_schema`."""
         columns = [column for column in self if column is not None]
-        return pa.RecordBatch.from_arrays(columns, schema=raw_schema(headers=self.headers is not None))
+        schema = raw_schema(headers=self.headers is not None, times=self.times is not None)
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def filter(self, wanted: pa.BooleanArray) -> Records:
         """The records where `wanted` is True."""
@@ -72,13 +85,10 @@ class Records(NamedTuple):
         return pc.add(*(pc.binary_length(each).fill_null(0) for each in (self.keys, self.values)))
 
 
-def _columns_of(batch: pa.RecordBatch) -> list[pa.Array]:
+def _columns_of(batch: pa.RecordBatch, schema: pa.Schema) -> list[pa.Array]:
     """The columns, headers as `HEADERS_FIELD` has them: Spark has other names for what is in them."""
-    columns: list[pa.Array] = batch.columns
-    return [
-        *columns[: len(RAW_SCHEMA)],
-        *(each.cast(HEADERS_FIELD.type) for each in columns[len(RAW_SCHEMA) :]),
-    ]
+    columns = list(zip(batch.columns, schema, strict=True))
+    return [each.cast(field.type) if field == HEADERS_FIELD else each for each, field in columns]
 
 
 def _one_chunk(column: pa.ChunkedArray) -> pa.Array:

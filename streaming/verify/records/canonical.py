@@ -38,12 +38,13 @@ def canonical(
         return list(sources)
     decode = decoding(CanonicalReader(form, columns, key_columns))
     snapshots: SnapshotRows = {}
+    stored: dict[bytes, bytes] = {}
     return [
         CanonicalSource(
             source,
             form,
             decode,
-            PartitionOrder(RowCodec(columns), form, snapshots, partial(on_went_back, number)),
+            PartitionOrder(RowCodec(columns), form, snapshots, stored, partial(on_went_back, number)),
         )
         for number, source in enumerate(sources)
     ]
@@ -130,7 +131,8 @@ SnapshotRows = dict[bytes, set[LogName]]
 class PartitionOrder:
     """The changes of one partition in order: redelivered ones are left out, and values that are left out filled in.
 
-    `snapshots` is shared by the partitions of a topic, which are read from barrier to barrier.
+    `snapshots` is shared by the partitions of a topic, which are read from barrier to barrier, and so is `stored`, the
+    rows by key, whose partition may have changed.
     """
 
     def __init__(
@@ -138,11 +140,12 @@ class PartitionOrder:
         rows: RowCodec,
         form: RecordForm,
         snapshots: SnapshotRows,
+        stored: dict[bytes, bytes],
         on_went_back: Callable[[int, WentBack], None],
     ) -> None:
         self._rows, self._form = rows, form
         self._rule = RedeliveryRule() if form.is_redelivered else None
-        self._stored: dict[bytes, bytes] = {}
+        self._stored = stored
         self._snapshots, self._on_went_back = snapshots, on_went_back
         self._ended: bytes | None = None
 
@@ -176,7 +179,8 @@ class PartitionOrder:
                 value = self._filled(key or b"", value, op, record.left_out)
         if value is None:
             return _invalid(entry)
-        return TopicEntry(entry.offset, key, value, None, (entry.key, entry.value), entry.epoch)
+        given = entry.key, entry.value
+        return entry._replace(key=key, value=value, barrier=None, given=given, place=record.place)
 
     def _filled(self, key: bytes, value: bytes, op: Op, left_out: Sequence[int]) -> bytes | None:
         """The change with the values of the row before; None where there is none."""

@@ -115,7 +115,7 @@ def read_letters(settings: KafkaSettings, topic: str) -> list[ListedLetter]:
 
 def _whole(topic: str, marks: tuple[Watermarks, ...], begins: Sequence[int] = ()) -> tuple[Watermarks, ...]:
     """The watermarks from the first record on that counts. Raises: TopicError(DATA_LOST)."""
-    wanted = tuple(begins) or (0,) * len(marks)
+    wanted = (*begins, *[0] * (len(marks) - len(begins)))
     for partition, (each, first) in enumerate(zip(marks, wanted, strict=True)):
         if each.earliest > first:
             raise TopicError(

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from schemas.records import Change, Op
-from state.values.plan import AlignedBarrier, BatchPlan
+from state.values.aligned import AlignedBarrier
+from state.values.plan import BatchPlan
 from streaming.kafka.clients import KafkaSettings
 from streaming.protocol.lanes import runner
 from streaming.runtime import spark_jobs

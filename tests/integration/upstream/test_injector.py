@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.cimpl import NewPartitions
 from structlog.testing import capture_logs
 
 from schemas.avro.codec import decode_barrier
@@ -21,7 +19,7 @@ from schemas.topics import UpstreamTopics
 from streaming.control.client import send_request
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, header_of, location
-from streaming.kafka.topics import admin, topic_settings, watermarks
+from streaming.kafka.topics import create_topic, topic_settings, watermarks
 from streaming.kafka.transactions import TransactionalProducer
 from streaming.source.barriers.injecting.control_requests import ControlRequest, encode_request
 from streaming.source.barriers.injecting.injector import BarrierInjector, unix_ms
@@ -291,18 +289,19 @@ def test_the_thread_keeps_to_its_schedule_and_stops_cleanly(kafka: KafkaSettings
     assert span_ms >= (len(partitions[0]) - 1) * 100 - 100
 
 
-def test_an_upstream_that_gained_partitions_is_refused(kafka: KafkaSettings, topic: Topic) -> None:
+@pytest.mark.parametrize("again", [False, True])
+def test_partitions_that_are_added_get_the_next_barrier(
+    kafka: KafkaSettings, topic: Topic, again: bool
+) -> None:
     name = topic(partitions=1)
     with injector(kafka, name) as driven:
-        driven.inject_one()
-    client = admin(kafka)
-    client.create_partitions([NewPartitions(name, 2)])[name].result(15)
-    deadline = time.monotonic() + 15
-    while len(watermarks(kafka, name)) < 2:
-        assert time.monotonic() < deadline
-    with injector(kafka, name) as driven, pytest.raises(TopicError) as caught:
-        driven.start()
-    assert caught.value.code is Code.PARTITIONS_CHANGED
+        first = driven.inject_one()
+        create_topic(kafka, name, 3, gains=True)
+        if again:
+            driven.stop()
+        second = driven.inject_one()
+    assert (first.partitions, second.partitions, second.prev) == (1, 3, first.curr)
+    assert barriers_in(kafka, name) == [[first, second], [second], [second]]
 
 
 def test_a_missing_upstream_is_an_error_at_the_start(kafka: KafkaSettings) -> None:

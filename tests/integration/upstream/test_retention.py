@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from schemas.errors import Code, InputError
 from schemas.records import Barrier
 from schemas.topics import UpstreamTopics
-from state.values.plan import AlignedBarrier
+from state.values.aligned import AlignedBarrier
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import watermarks
 from streaming.source.barriers.injecting.injector import BarrierInjector

@@ -53,6 +53,7 @@ def shown(
     late_s: float = 30.0,
     at_ms: int | None = None,
     has_replica: bool = True,
+    moved_at: int = 0,
 ) -> list[str]:
     progress: dict[int, Progress] = {1: InProgress((5,), 2)}
     progress.update({vnode: Completed((9,), 50) for vnode in range(0, vnode_count, 2)})
@@ -60,7 +61,7 @@ def shown(
     seen = JobView(
         job("a-job-with-a-name-of-some-length", table), progress, Extent(1_234_567_890, 9_876_543_210)
     )
-    plan = report(at_ms=at_ms).plan
+    plan = replace(report(at_ms=at_ms).plan, moved_at=moved_at)
     owner = "process 4194304 on a-machine-with-a-long-name, started 2026-11-21T21:28:22Z"
     view = StateView(owner, 64, plan.epoch, (seen,), 11_111_111_100, plan)
     out = io.StringIO()
@@ -92,6 +93,13 @@ def test_no_line_is_wider_than_80_columns_and_the_vnodes_have_one(vnode_count: i
 def test_where_nothing_is_kept_there_is_no_replica_of_no_rows() -> None:
     [line] = [line for line in shown(None, 16, has_replica=False) if line.startswith("replica")]
     assert line.split()[1:] == ["none,", "for", "rows", "without", "a", "key"]
+
+
+def test_added_partitions_are_reported_with_what_may_come_of_them() -> None:
+    assert not [line for line in shown(None, 16) if line.startswith("partitions")]
+    text = " ".join(" ".join(shown(None, 16, moved_at=7 << 16)).split())
+    assert f"partitions added, reported by barrier {7 << 16}: a key" in text
+    assert "may be left with the older row" in text
 
 
 def test_a_job_that_reads_the_upstream_falls_into_partitions() -> None:

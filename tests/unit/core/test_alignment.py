@@ -6,7 +6,7 @@ import pytest
 
 from schemas.errors import Code, InputError
 from schemas.records import Barrier, BarrierKind, Pause, VnodeProgress
-from state.values.plan import AlignedBarrier
+from state.values.aligned import AlignedBarrier
 from streaming.core.alignment import Aligner
 
 
@@ -178,3 +178,50 @@ def test_a_gap_is_one_where_nothing_was_trimmed_and_behind_the_oldest_barrier() 
     with pytest.raises(InputError) as caught:
         beside((0, 50, barrier(5)), (0, 70, barrier(7)), last=last)
     assert caught.value.code is Code.BARRIER_GAP
+
+
+def grown(last: AlignedBarrier | None, *copies: tuple[int, int, Barrier]) -> Aligner:
+    """An aligner of a topic that has four partitions by now."""
+    aligner = Aligner("up", 4, last)
+    for partition, offset, copy in copies:
+        aligner.feed(partition, offset, copy)
+    return aligner
+
+
+@pytest.mark.parametrize(
+    "last", [None, AlignedBarrier(barrier(5), (51, 61)), AlignedBarrier(barrier(5), (51, 61, 0, 0))]
+)
+def test_partitions_that_are_added_are_there_from_the_barrier_on_that_says_so(
+    last: AlignedBarrier | None,
+) -> None:
+    more = barrier(7, partitions=4)
+    aligner = grown(
+        last, (2, 4, more), *((p, 70, barrier(6)) for p in (1, 0)), *((p, 80, more) for p in (1, 0))
+    )
+    assert aligner.take_aligned() == [AlignedBarrier(barrier(6), (71, 71, 0, 0))]
+    aligner.feed(3, 0, more)
+    assert aligner.take_aligned() == [AlignedBarrier(more, (81, 81, 5, 1))]
+
+
+@pytest.mark.parametrize(
+    ("code", "copies"),
+    [
+        (Code.PARTITIONS_CHANGED, [(0, 70, barrier(6, partitions=5))]),  # more than there are: perhaps by now
+        (Code.PARTITIONS_CHANGED, [(0, 70, barrier(6, partitions=1))]),
+        (Code.PARTITIONS_CHANGED, [(3, 0, barrier(6, partitions=3))]),
+        (
+            Code.BARRIER_DISAGREE,
+            [(0, 70, barrier(6, partitions=3)), (1, 70, barrier(6)), (2, 0, barrier(6, partitions=3))],
+        ),
+        (
+            Code.BARRIER_DISAGREE,
+            [*((p, 70, barrier(6, partitions=3)) for p in (0, 1)), (2, 0, barrier(7, partitions=3))],
+        ),
+    ],
+)
+def test_barriers_that_are_not_those_of_partitions_that_were_added_are_refused(
+    code: Code, copies: list[tuple[int, int, Barrier]]
+) -> None:
+    with pytest.raises(InputError) as caught:
+        grown(AlignedBarrier(barrier(5), (51, 61)), *copies).take_aligned()
+    assert caught.value.code is code

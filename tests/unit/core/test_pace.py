@@ -10,7 +10,8 @@ import pytest
 from schemas.job import JobDefinition
 from schemas.position import Key
 from schemas.records import Barrier, BarrierKind
-from state.values.plan import AlignedBarrier, JobPlan, JobState
+from state.values.aligned import AlignedBarrier
+from state.values.plan import JobPlan, JobState
 from state.values.progress import Completed, Progress
 from streaming.core.batch_size import FIRST_ROWS, MAX_BATCH_RECORDS, MIN_ROWS, BatchSizer
 from streaming.core.planning import Amount, Cut

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from schemas.job import JobDefinition
 from schemas.position import Key
 from schemas.records import Barrier, BarrierKind
+from state.values.aligned import AlignedBarrier
 from state.values.chunks import KeyRange
-from state.values.plan import AlignedBarrier, Slice
+from state.values.plan import Slice
 from state.values.progress import Completed, InProgress, NotStarted, Progress, after_slice
 from streaming.core.planning import Amount, Cut, CutFunction, choose_barriers, choose_slices, upto_released
 from tests.kit.tables import table

@@ -14,8 +14,9 @@ from schemas.formats.upsert import UpsertFormat
 from schemas.records import Barrier, BarrierKind
 from state.replica import LOG_PATH
 from state.storage import Storage
+from state.values.aligned import AlignedBarrier
 from state.values.pin import ReplicaVersion
-from state.values.plan import AlignedBarrier, BatchPlan
+from state.values.plan import BatchPlan
 from streaming.lane.awaited import MOST_IDS, awaited_ids
 from streaming.lane.changes import order_changes
 from streaming.lane.run import run_lane

@@ -12,7 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.formats.registry import DEFAULT
-from streaming.source.exchange import BLOCK, FIRST_OFFSET, INTERVAL, LANE_KEY, PARTITION, Exchange, unpacked
+from streaming.source.exchange import (
+    BLOCK,
+    FIRST_OFFSET,
+    INTERVAL,
+    LANE_KEY,
+    ORDER,
+    PARTITION,
+    Exchange,
+    unpacked,
+)
 from streaming.source.lane_keys import lane_keys
 from streaming.source.raw.records import RAW_SCHEMA, RawRecord, Records
 from streaming.source.routes import Routes
@@ -64,6 +73,31 @@ def test_records_come_in_order_of_interval_partition_and_offset_whatever_batches
     assert places == sorted(
         places, key=lambda place: (sum(end[place[0]] <= place[1] for end in ends), *place)
     )
+
+
+def test_the_partitions_of_an_interval_go_on_side_by_side_by_time_where_keys_move() -> None:
+    ends, times = ((2, 2), (9, 9)), {0: [5, 6, 10, 8, 9, 31], 1: [1, 2, 9, 11, 12, 40]}
+    exchange = Exchange(DEFAULT, TABLE, Routes(1, 8), ends, moves_from=1)
+    batches = [
+        Records.of([(*record(number, at), times[number][at]) for at in rows], times=True).batch
+        for number in (1, 0)
+        for rows in (range(4), range(4, 6))
+    ]
+    # By Spark each partition is a task's.
+    rows = [
+        row
+        for own in (batches[:2], batches[2:])
+        for batch in exchange.packed(own)
+        for row in batch.to_pylist()
+    ]
+    blocks = sorted(rows, key=lambda row: tuple(row[name] for name in ORDER))
+    found = unpacked(
+        [pa.record_batch({BLOCK: pa.array([row[BLOCK] for row in blocks], pa.binary())})], times=True
+    )
+    places = [(row["partition"], row["offset"]) for each in found for row in each.batch.to_pylist()]
+    assert places[:4] == [(0, 0), (0, 1), (1, 0), (1, 1)]  # an interval in which they do not
+    # The third of partition 0 is late: what is behind it in its partition can't go before it.
+    assert places[4:] == [(1, 2), (0, 2), (0, 3), (0, 4), (1, 3), (1, 4), (0, 5), (1, 5)]
 
 
 @pytest.mark.parametrize("by_partition", [False, True])

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from schemas.epoch import epoch_from_unix_ms
 from schemas.errors import Code
 from state.small_files import SentCount, keep_counts, kept_counts
 from state.storage import Storage
+from state.values.aligned import AlignedBarrier
 from state.values.last_end import EndKind, LastEnd
-from state.values.plan import AlignedBarrier
 from state.values.progress import Completed, InProgress, Progress
 from streaming.core.health import HealthCondition
 from streaming.core.jobs import MutationReport
@@ -187,3 +188,16 @@ def test_a_start_that_has_found_no_job_does_not_say_that_there_are_none(fed: Fed
     fed.now_s = 1.0
     fed.batch()
     assert fed.cache.status().jobs_known
+
+
+def test_a_status_reports_the_barrier_that_has_more_partitions_until_the_next_one(fed: FedPage) -> None:
+    fed.batch()
+    assert fed.cache.status().source.moved_at is None
+    at_ms = round(fed.wall_s * 1_000)
+    last = report(at_ms=at_ms)
+    start = replace(last.plan.end, barrier=replace(last.plan.end.barrier, partitions=1))
+    fed.cache.note(replace(last, plan=replace(last.plan, start=start)))
+    assert fed.cache.status().source.moved_at == at_ms / 1_000
+    restarted = FedPage().cache
+    restarted.restore(replace(last.state_after, moved_at=epoch_from_unix_ms(at_ms - 5_000)))
+    assert restarted.status().source.moved_at == at_ms / 1_000 - 5

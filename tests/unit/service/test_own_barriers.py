@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame
 
-from state.values.plan import AlignedBarrier
+from state.values.aligned import AlignedBarrier
 from streaming.core.alignment import Aligner
 from streaming.source.barriers.found import FoundBarrier
 from streaming.source.barriers.in_data import AnnouncedBarriers, Announcements

@@ -18,7 +18,7 @@ from schemas.position import Key
 from schemas.records import Op, Row
 from schemas.table import TableSchema
 from state import replica as state_replica
-from state.columns import BEFORE_HASH, EPOCH, OFFSET, OP, PARTITION, VNODE, log_schema
+from state.columns import BEFORE_HASH, EPOCH, NO_PLACE, OFFSET, OP, PARTITION, VNODE, log_schema
 from state.file_rows import FileRows
 from state.maintenance import compaction, compaction_rows
 from state.maintenance.compaction import CompactionResult, Illegal, compact_part, parts_of
@@ -307,3 +307,17 @@ def test_a_second_writer_of_the_base_is_refused(changelog: Changelog) -> None:
         rival.commit_compaction([], [], changelog.epoch)
     rival.reload()
     assert rival.compacted_epoch == changelog.epoch
+
+
+def test_a_key_is_in_the_order_of_its_barriers_whatever_its_offsets_are(changelog: Changelog) -> None:
+    first, second, third = ("k", 1, None), ("k", 2, None), ("k", 3, None)
+    changelog._offset = 1_000
+    changelog.change(Op.INSERT, None, first, partition=0)
+    changelog.barrier()
+    changelog._offset = 0
+    changelog.change(Op.UPDATE, first, second, partition=NO_PLACE)
+    changelog.change(Op.UPDATE, second, third, partition=NO_PLACE)
+    changelog.barrier()
+    assert replica_rows(changelog.replica) == [third]
+    assert not changelog.compaction().illegal
+    assert base_rows(changelog.replica) == [third]

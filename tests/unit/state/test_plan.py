@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,8 +24,9 @@ from schemas.records import (
     Throttle,
 )
 from schemas.table import TableSchema, declare
+from state.values.aligned import AlignedBarrier
 from state.values.pin import ReplicaVersion
-from state.values.plan import AlignedBarrier, BatchPlan, JobPlan, JobState, Parked, Slice
+from state.values.plan import BatchPlan, JobPlan, JobState, Parked, Slice
 from tests.kit.values import KEY_TYPES, values_of
 
 EPOCHS = st.integers(1, 2**46).map(lambda n: n << 16)
@@ -74,7 +76,9 @@ def job_plans(draw: st.DrawFn) -> JobPlan:
         draw(st.none() | st.integers(0, 2**62)),
     )
     slices = st.builds(Slice, st.integers(0, 63), st.none() | KEYS, st.none() | KEYS)
-    return JobPlan(state, tuple(draw(st.lists(slices, max_size=2))))
+    return JobPlan(
+        state, tuple(draw(st.lists(slices, max_size=2))), gains_from=draw(st.none() | st.integers(0, 9))
+    )
 
 
 PARKED = st.builds(Parked, st.integers(0, 2), OFFSETS, st.sampled_from(Code), st.integers(0, 63))
@@ -92,6 +96,7 @@ def plans(draw: st.DrawFn) -> BatchPlan:
         tuple(draw(st.lists(job_plans(), max_size=1))),
         tuple(draw(st.lists(st.tuples(st.integers(0, 2), OFFSETS), max_size=2))),
         tuple(draw(st.lists(PARKED, max_size=2))),
+        moved_at=draw(st.just(0) | EPOCHS),
     )
 
 
@@ -105,3 +110,30 @@ def test_why_a_job_is_paused_comes_back_and_is_not_asked_of_older_plans() -> Non
     state = JobState(definition, 7, opened=True, paused=True, paused_by="RECORD_TOO_LARGE at the row [1]")
     assert JobState.from_dict(json.loads(json.dumps(state.to_dict())), TABLE) == state
     assert "paused_by" not in JobState(definition, 7).to_dict()
+
+
+def grown(*counts: int, start: int | None = None, moved_at: int = 0) -> BatchPlan:
+    """A plan over barriers for so many partitions each, at epochs from 1 on."""
+    own = [
+        AlignedBarrier(Barrier(n << 16, 0, BarrierKind.BARRIER, count, 0), (0,) * 9)
+        for n, count in enumerate((start or counts[0], *counts))
+    ]
+    first = None if start is None else own[0]
+    return BatchPlan(first, tuple(own[1:]), (0,) * 9, ReplicaVersion(0, 0, 0), 1, moved_at=moved_at)
+
+
+@pytest.mark.parametrize(
+    ("plan", "rises", "moves_from", "moved_after"),
+    [
+        (grown(2, 2, start=2), (), None, 0),
+        (grown(2, 2), (), None, 0),  # the first barrier of all is for all that there are
+        (grown(2, 3, 3, 5, start=2), (1, 3), 1, 4),
+        (grown(3, start=2), (0,), 0, 1),
+        (grown(3, 3, start=3, moved_at=7 << 16), (), 0, 7),
+        (grown(3, 4, moved_at=0), (1,), 1, 2),
+    ],
+)
+def test_keys_may_move_from_the_first_barrier_on_that_has_more_partitions(
+    plan: BatchPlan, rises: tuple[int, ...], moves_from: int | None, moved_after: int
+) -> None:
+    assert (plan.rises, plan.moves_from, plan.moved_after >> 16) == (rises, moves_from, moved_after)

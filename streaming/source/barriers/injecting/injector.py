@@ -38,9 +38,10 @@ from schemas.errors import (
 from schemas.records import BARRIER_HEADER, Barrier, Mutation
 from schemas.settings.config import MIN_BARRIER_INTERVAL_MS
 from schemas.topics import UpstreamTopics
-from state.values.plan import AlignedBarrier
+from state.values.aligned import AlignedBarrier
 from streaming.kafka.clients import TRANSACTION_TIMEOUT_MS, KafkaSettings
 from streaming.kafka.consumer import RangeReader, header_of
+from streaming.kafka.topics import admin, partitions_of
 from streaming.kafka.transactions import TransactionalProducer
 from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint
@@ -91,8 +92,9 @@ class _Session:
         claim: Claim,
         clock: Callable[[], int],
     ) -> None:
-        self._target, topics = target, target.topics
+        self._settings, self._target, topics = settings, target, target.topics
         self._partitions = target.open(settings)
+        self._admin = admin(settings)
         name = injector_id(topics)
         with ExitStack() as opening, RangeReader(settings) as reader:
             self._control_topic = opening.enter_context(closing(ControlTopic(settings, topics, name, claim)))
@@ -113,6 +115,11 @@ class _Session:
     def close(self) -> None:
         self._control_topic.close()
         self._producer.close()
+
+    def has_partitions(self) -> bool:
+        """False once the data has gained partitions. Asked before each barrier, which may close records in them."""
+        found = partitions_of(self._settings, self._target.topics.data, client=self._admin)
+        return found is None or found <= self._partitions
 
     def next_barrier(self, mutation: Mutation | None, now_ms: int) -> Barrier:
         """The barrier to send next. Without a `mutation` it takes the next request."""
@@ -249,6 +256,9 @@ class BarrierInjector:
         sent: Barrier | None = None
         for attempt in range(1, _ATTEMPTS + 1):
             session = self._open()
+            if not session.has_partitions():
+                self._close()
+                session = self._open()
             if sent is not None and session.last is not None and session.last.curr == sent.curr:
                 return sent  # the commit whose answer was lost did happen
             try:

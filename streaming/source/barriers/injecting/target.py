@@ -13,11 +13,12 @@ from schemas.json.barriers import encode_beside
 from schemas.records import BARRIER_HEADER, Barrier, RecordId
 from schemas.settings.job_keys import BARRIER_TOPIC
 from schemas.topics import UpstreamTopics
+from state.values.aligned import padded
 from streaming.core.clocks import TokenBucket
 from streaming.kafka.barriers import FoundBeside, beside_barrier_in
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, header_of, located
-from streaming.kafka.topics import create_topic, partitions_of, require_topic, stable_offsets_of
+from streaming.kafka.topics import create_topic, require_topic, stable_offsets_of
 from streaming.runtime.timing import monotonic_ms
 from streaming.source.barriers.last import BarrierLookup, BarrierSearch, agreed
 
@@ -112,7 +113,9 @@ class BarrierPace:
 
         Each partition may take an equal part; what one leaves of it those with more records have.
         """
-        begins = [min(max(pair), end) for *pair, end in zip(begins, self._first or begins, ends, strict=True)]
+        begins = [
+            min(max(pair), end) for *pair, end in zip(begins, padded(self._first, begins), ends, strict=True)
+        ]
         limited, left = list(ends), self._bucket.fill(self._clock_ms(), self._rate)
         by_records = sorted(range(len(ends)), key=lambda number: ends[number] - begins[number])
         for index, number in enumerate(by_records):
@@ -133,8 +136,7 @@ class SeparateTopicTarget(BarrierTarget):
 
     def open(self, kafka: KafkaSettings) -> int:
         partitions = require_topic(kafka, self.topics.data)
-        if partitions_of(kafka, self._topic) is None:
-            create_topic(kafka, self._topic, partitions, config=BARRIER_TOPIC)
+        create_topic(kafka, self._topic, partitions, config=BARRIER_TOPIC, gains=True)
         refuse_unfit(kafka, self.topics, partitions)
         self._stable = stable_offsets_of(kafka, self.topics.data, partitions)
         return partitions
@@ -146,7 +148,7 @@ class SeparateTopicTarget(BarrierTarget):
         if self._pace is not None:  # what retention took is not read
             self._ends = [
                 max(end, mark.earliest)
-                for end, mark in zip(self._ends, reader.watermarks(self.topics.data), strict=True)
+                for end, mark in zip(self._ends, reader.watermarks(self.topics.data), strict=False)
             ]
         return agreed(self._topic, [each.barrier if each else None for each in found])
 
@@ -187,10 +189,15 @@ def target_of(topics: UpstreamTopics, pace: BarrierPace | None = None) -> Barrie
     return DataTopicTarget(topics) if topics.barriers is None else SeparateTopicTarget(topics, pace)
 
 
-def refuse_unfit(kafka: KafkaSettings, topics: UpstreamTopics, partitions: int) -> None:
-    """Raises: TopicError(BARRIER_TOPIC_MISMATCH) unless the barrier topic has as many partitions as the data."""
+def refuse_unfit(
+    kafka: KafkaSettings, topics: UpstreamTopics, partitions: int, least: int | None = None
+) -> None:
+    """Check that the barrier topic has as many partitions as the data, or between that and `least`.
+
+    Raises: TopicError(BARRIER_TOPIC_MISMATCH).
+    """
     found = require_topic(kafka, topics.with_barriers)
-    if found != partitions:
+    if not (least or partitions) <= found <= partitions:
         raise TopicError(
             Code.BARRIER_TOPIC_MISMATCH,
             where=topics.with_barriers,

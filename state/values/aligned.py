@@ -1,0 +1,46 @@
+"""Aligned barriers, and offsets by partition of an upstream that may gain partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from schemas.avro.codec import barrier_header, decode_barrier, encode_barrier
+from schemas.records import Barrier
+
+
+def padded(offsets: Sequence[int], first: Sequence[int]) -> tuple[int, ...]:
+    """Offsets by partition, with the first ones of partitions that were added behind them."""
+    return (*offsets, *first[len(offsets) :])
+
+
+@dataclass(frozen=True, slots=True)
+class AlignedBarrier:
+    """A barrier that every partition has delivered, of those that were there when it was written.
+
+    `ends[p]` is the exclusive end of what it closes in partition p: the first offset that belongs to a later interval.
+    Two barriers may have the same ends. `in_data`: the record before each end is the barrier's own marker; otherwise
+    barriers are in a separate topic, and every record of the upstream is data.
+    """
+
+    barrier: Barrier
+    ends: tuple[int, ...]
+    in_data: bool = True
+
+    @property
+    def epoch(self) -> int:
+        return self.barrier.curr
+
+
+def aligned_to_dict(aligned: AlignedBarrier) -> dict[str, Any]:
+    """JSON values, which `aligned_from_dict` reads back."""
+    # The wire form, so that mutation and progress are encoded by the codec alone.
+    header, value = barrier_header(aligned.barrier), encode_barrier(aligned.barrier)
+    return {"curr": header.decode(), "avro": value.hex(), "ends": aligned.ends, "in_data": aligned.in_data}
+
+
+def aligned_from_dict(raw: Mapping[str, Any]) -> AlignedBarrier:
+    """Read what `aligned_to_dict` gave."""
+    barrier = decode_barrier(raw["curr"].encode(), bytes.fromhex(raw["avro"]), where="journal")
+    return AlignedBarrier(barrier, tuple(raw["ends"]), raw["in_data"])

@@ -1,0 +1,80 @@
+"""An upstream that gains partitions while jobs read its table: real broker, real Spark; `verify` is the judge."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from schemas.records import Throttle
+from tests.integration.service.test_append import ALL, EVENTS, SOME, append
+from tests.integration.service.test_backfill import COPY, fill, stir
+from tests.kit.gaining import gain
+from tests.kit.real import RealUpstream, Stage, UpsertUpstream
+from tests.kit.real_rows import AppendUpstream
+
+SetUp = Callable[..., Stage]
+OWN: dict[str, Any] = {"barriers": "inject", "barrier_interval": "100ms"}
+LOG = {"name": "log", "read": "topic", "output_partitions": None}
+
+
+@pytest.mark.parametrize("beside", [False, pytest.param(True, marks=pytest.mark.thorough)])
+def test_jobs_go_on_through_partitions_that_are_added_while_they_read(set_up: SetUp, beside: bool) -> None:
+    stage = set_up({**COPY, "rate_limit": 100}, {**LOG, "rate_limit": 100}, beside=beside)
+    upstream = stage.upstream
+    fill(upstream, 300)
+    upstream.barrier()
+    with stage.running() as run:
+        run.reach(upstream.barrier())
+        for version in (1, 2):
+            stir(upstream, version)
+            gain(upstream, version)
+            stir(upstream, 10 + version)
+            reports = run.reach(upstream.barrier()).outcome.reports
+            assert ["may be left with the older row" in each.text for each in reports] == [True]
+        assert len(run.reports[-1].plan.first_offsets) == 5
+        assert not any(map(run.is_complete, ("copy", "log")))
+    with stage.running(limits={"interval_records": 50}) as run:  # long intervals come in the order of time
+        for name in ("copy", "log"):
+            stir(upstream, 3)
+            run.reach(upstream.barrier(Throttle(name, None)))
+        while not (run.is_complete("copy") and run.is_complete("log")):
+            run.reach(upstream.barrier())
+    for number in range(2):
+        report = stage.verify(number)
+        assert report.clean, report
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_a_service_that_injects_takes_them_in_by_itself(set_up: SetUp, beside: bool) -> None:
+    form = UpsertUpstream if beside else RealUpstream
+    stage = set_up({**COPY, "rate_limit": 500}, beside=beside, upstream_type=form)
+    upstream = stage.upstream
+    fill(upstream, 600)
+    with stage.running(**OWN) as run:
+        run.until(lambda: bool(run.reports))
+        gain(upstream, 2)
+        stir(upstream, 1)
+        upstream.flush()
+        run.until(lambda: len(run.reports[-1].plan.first_offsets) == 4 and run.is_complete("copy"))
+    report = stage.verify()
+    assert report.clean, report
+
+
+@pytest.mark.thorough
+def test_rows_without_identity_go_on_in_the_same_partitions(set_up: SetUp) -> None:
+    stage = set_up(ALL, SOME, table=EVENTS, partitions=2, upstream_type=AppendUpstream)
+    chance = random.Random(5)
+    append(stage, 600, chance, [[], []])
+    with stage.running(**OWN) as run:
+        run.until(lambda: run.is_complete("all"))
+        gain(stage.upstream, 2)
+        append(stage, 300, chance, [[] for _ in range(4)])
+        stage.upstream.flush()
+        run.until(lambda: len(run.reports[-1].plan.first_offsets) == 4 and run.is_complete("some"))
+        run.until(lambda: run.reports[-1].plan.moved_at > 0)
+    for number in range(2):
+        report = stage.verify(number)
+        assert report.clean, report
