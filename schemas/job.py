@@ -8,8 +8,7 @@ written out.
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,7 +18,14 @@ from schemas.faults import Faults, brief
 from schemas.filter.ast import columns_of
 from schemas.formats.protocol import Half, OutputFormat
 from schemas.formats.registry import DEFAULT, OUTPUT_FORMATS, declare_format
-from schemas.kinds.projection import OutputColumn, declared_key, declared_projection, key_of, output_columns
+from schemas.kinds.projection import (
+    OutputColumn,
+    declared_key,
+    declared_projection,
+    key_of,
+    output_columns,
+    plain,
+)
 from schemas.kinds.scans import DEFAULT_SCAN, ScanConfig, declare_scan, scan_declaration
 from schemas.kinds.sinks import DEFAULT as DEFAULT_SINK
 from schemas.kinds.sinks import SinkConfig, declare_sink
@@ -31,22 +37,18 @@ from schemas.settings.job_keys import (
     extent,
     flag,
     hash_key_file,
+    job_name,
     output_partitions,
+    output_topic,
     passed_headers,
     rate_limit,
     replication_factor,
+    sends_new_columns,
     topic_config,
 )
 from schemas.settings.limits import duration_text
 from schemas.table import Column, TableSchema
-from schemas.topics import DEAD_LETTERS_SUFFIX, barriers_of_output, is_topic_name, no_compaction
-
-_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
-
-
-def is_job_name(name: object) -> bool:
-    """True for lower-case letters, digits and `-`, 63 at most."""
-    return isinstance(name, str) and _NAME.fullmatch(name) is not None
+from schemas.topics import DEAD_LETTERS_SUFFIX, barriers_of_output, no_compaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,8 @@ class JobDefinition:
     paused; later pauses are state. `from_now`: no row from before its start is sent. `until_complete`: it ends once all
     rows are sent. `hash_key_file` has the key of its hashes, on each machine with lanes. `key`: the table's columns in
     the keys of its records, if not the primary key alone. `has_columns`: the declaration names its columns; else they
-    are those that the table had when the job was made.
+    are those that the table had when the job was made. `sends_new`: it gets those that the table gets; `first_width` is
+    how many it was made with, 0 if that is not known.
     """
 
     name: str
@@ -89,6 +92,8 @@ class JobDefinition:
     hash_key_file: str | None = None
     key: tuple[str, ...] = ()
     has_columns: bool = field(default=True, compare=False)
+    sends_new: bool = False
+    first_width: int = 0
 
     @classmethod
     def declare(
@@ -112,8 +117,8 @@ class JobDefinition:
         barriers = barriers_of_output(declaration, format_, faults)
         may_lose = flag("allow_retention", declaration, faults)
         job = cls(
-            _name(declaration.get("name"), faults),
-            _output(declaration.get("output"), faults),
+            job_name(declaration.get("name"), faults),
+            output_topic(declaration.get("output"), faults),
             columns,
             _condition(declaration.get("filter"), table, faults),
             output_partitions(declaration.get("output_partitions"), table, scan, faults),
@@ -138,6 +143,7 @@ class JobDefinition:
             hash_key_file(declaration.get("hash_key_file"), columns, faults),
             key,
             declaration.get("columns") is not None,
+            sends_new_columns(declaration, format_, barriers, faults),
         )
         if faults:
             raise faults.error(where=where)
@@ -153,7 +159,7 @@ class JobDefinition:
         declaration: dict[str, Any] = {
             "name": self.name,
             "output": self.output,
-            "columns": [column.declared for column in self.columns],
+            "columns": None if self.sends_new else [column.declared for column in self.columns],
             "filter": self.filter,
             "output_partitions": self.output_partitions or None,
             "rate_limit": self.rate_limit,
@@ -169,6 +175,7 @@ class JobDefinition:
             "until": "complete" if self.until_complete else None,
             "hash_key_file": self.hash_key_file,
             "key": list(self.key),
+            "new_columns": "send" if self.sends_new else None,
         }
         declaration |= {key: value for key, value in others.items() if value}
         if self.format != DEFAULT:
@@ -231,6 +238,27 @@ class JobDefinition:
     def in_key(self, table: TableSchema) -> tuple[OutputColumn, ...]:
         """The columns of the keys of its output's records, as they show the table's."""
         return key_of(self.columns, self.key or table.primary_key)
+
+    def with_columns(self, names: Sequence[str], first: int) -> JobDefinition:
+        """This job, whose columns are all of the table's, with these of them; it was made with the `first` ones.
+
+        Raises: ConfigError(JOB_INVALID) for a table that lacks one.
+        """
+        columns = plain(names)
+        if lacking := [column.name for column in columns if column not in self.columns]:
+            found = f"a table without {', '.join(lacking)}, which its output has"
+            raise ConfigError(Code.JOB_INVALID, where=f"job {self.name}", found=found)
+        return replace(self, columns=columns, first_width=first)
+
+    def with_all(self, table: TableSchema) -> JobDefinition:
+        """This job with all columns of a table."""
+        first = self.first_width or len(self.columns)
+        return replace(self, columns=plain(table.column_names), first_width=first)
+
+    def new_columns_of(self, table: TableSchema) -> tuple[tuple[str, str], ...]:
+        """The columns that it was not made with, as barriers tell them (`Barrier.columns`)."""
+        names = [column.name for column in self.columns[self.first_width or len(self.columns) :]]
+        return tuple((name, json.dumps(table.by_name[name].announced)) for name in names)
 
     def read_columns(self, table: TableSchema) -> tuple[str, ...]:
         """The table's columns that a row is read with: those that it shows, then what key and filter need besides."""
@@ -308,23 +336,6 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(declaration) != len(pairs):
         raise ValueError("a key twice")
     return declaration
-
-
-# Each of these gives a value of the right type even for a fault, so that the remaining keys are checked too.
-
-
-def _name(declared: object, faults: Faults) -> str:
-    if is_job_name(declared):
-        return str(declared)
-    wanted = "is not lower-case letters, digits and '-', 63 at most, beginning with a letter or digit"
-    faults.add(f"name {brief(declared)} {wanted}", Code.JOB_NAME_INVALID)
-    return ""
-
-
-def _output(declared: object, faults: Faults) -> str:
-    if not is_topic_name(declared) or not is_topic_name(f"{declared}{DEAD_LETTERS_SUFFIX}"):
-        faults.add(f"output {brief(declared)} is no topic name (letters, digits, '.', '_', '-', 236 at most)")
-    return str(declared)
 
 
 def _condition(declared: object, table: TableSchema, faults: Faults) -> str | None:

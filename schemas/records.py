@@ -171,7 +171,8 @@ class Barrier:
     """Closes the interval (prev, curr]. The same barrier goes to each of `partitions` partitions.
 
     `full`: its progress lists all parts of its partition, so readers may begin at it. Only barriers of a barrier topic
-    are (`schemas.kinds.full_barriers`).
+    are (`schemas.kinds.full_barriers`). So it is with `columns`, which an output has got since its job was made: each
+    by its name, with its type and its fill as JSON.
     """
 
     curr: int
@@ -182,3 +183,4 @@ class Barrier:
     mutation: Mutation | None = None
     progress: tuple[VnodeProgress, ...] = ()
     full: bool = False
+    columns: tuple[tuple[str, str], ...] = ()

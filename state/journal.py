@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -146,8 +146,12 @@ class Journal:
             declared = {key: value for key, value in json.loads(bound).items() if key in KEYS}
             return BatchPlan.from_json(text, declare(declared, has_key=None))
 
-    def take_over(self, owner: str, table_json: str) -> Entry | None:
+    def take_over(
+        self, owner: str, table_json: str, adapted: Callable[[BatchPlan], BatchPlan] = lambda plan: plan
+    ) -> Entry | None:
         """Become the owner. Returns the entry of the owner before, whose transactional ids are to be fenced next.
+
+        `adapted` gives the plan, which may be half done, for the table of from now on.
 
         An owner that is alive may write plans meanwhile; each is taken over in its turn, up to ten times.
         Raises: Fenced when another instance took over at the same moment; CommitConflict when the owner keeps writing,
@@ -157,7 +161,7 @@ class Journal:
             before = self._current
             try:
                 lanes, plan = (0, None) if before is None else (before.lanes, before.plan)
-                self._write(Entry(owner, lanes, table_json, plan))
+                self._write(Entry(owner, lanes, table_json, None if plan is None else adapted(plan)))
             except CommitConflict as conflict:
                 self._ledger.reload()
                 self._current = self._read()

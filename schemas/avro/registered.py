@@ -19,10 +19,14 @@ MAX_SCHEMA_ID = 2**32 - 1
 
 @dataclass(frozen=True, slots=True)
 class SchemaIds:
-    """The registry's ids for the schemas of an output's keys and values. They hold for the life of the output."""
+    """The registry's ids for the schemas of an output's keys and values. Those of keys hold for the life of the output.
+
+    `earlier` are those of values from before columns were added, each behind the number of columns that it has.
+    """
 
     key: int
     value: int
+    earlier: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

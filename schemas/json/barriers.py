@@ -2,7 +2,8 @@
 
 header barrier   curr in decimal text
 key              the number of the data partition, in decimal text
-value            the fields of Barrier, and `end`: the exclusive end of its interval in that partition; `full` if it is
+value            the fields of Barrier, and `end`: the exclusive end of its interval in that partition; `full` if it is,
+                 and `columns` that an output has got
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ class _Value(_Model):
     progress: list[_Progress]
     end: _Long
     full: bool = False
+    columns: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,9 @@ def encode_beside(barrier: Barrier, end: int) -> bytes:
         "progress": [asdict(each) for each in barrier.progress],
         "end": end,
         **({"full": True} if barrier.full else {}),
+        **(
+            {"columns": {name: json.loads(text) for name, text in barrier.columns}} if barrier.columns else {}
+        ),
     }
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
@@ -106,6 +111,7 @@ def decode_beside(
         mutation=mutation,
         progress=tuple(VnodeProgress(**each.model_dump()) for each in read.progress),
         full=read.full,
+        columns=_columns(read.columns),
     )
     if barrier.curr > _LONG_MAX:
         raise _malformed("curr is no long", where)
@@ -116,6 +122,12 @@ def decode_beside(
     if key != str(partition).encode():
         raise _malformed("the key is not the partition's number", where)
     return BesideBarrier(barrier, read.end)
+
+
+def _columns(read: object) -> tuple[tuple[str, str], ...]:
+    """None where something else has that name: to an upstream's barriers it means nothing."""
+    fields = read.items() if isinstance(read, dict) else ()
+    return tuple((str(name), json.dumps(announced)) for name, announced in fields)
 
 
 def _mutation(read: dict[str, Any] | None, where: str | None) -> Mutation | None:

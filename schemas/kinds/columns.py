@@ -84,6 +84,11 @@ class Column:
         return {key: value for key, value in given.items() if value is not None}
 
     @property
+    def announced(self) -> dict[str, Any]:
+        """Type and fill, as the barriers of an output that gets the column have them."""
+        return {"type": str(self.type), "fill": json_literal(self.fill)}
+
+    @property
     def declared(self) -> str | dict[str, Any]:
         """The column as a declaration has it: its type, or a mapping."""
         more = self.keys_in_records

@@ -9,16 +9,19 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 
+from schemas.errors import Code
 from schemas.faults import Faults, brief
 from schemas.formats.protocol import Images, OutputFormat
-from schemas.formats.registry import OUTPUT_FORMATS, format_keys
+from schemas.formats.registry import DEFAULT, OUTPUT_FORMATS, format_keys
 from schemas.kinds.projection import OutputColumn
 from schemas.kinds.scans import DEFAULT_SCAN, SCAN_KINDS, ScanConfig
 from schemas.kinds.sinks import sink_key
 from schemas.records import BARRIER_HEADER, EPOCH_HEADER
 from schemas.settings.limits import duration_text, parse_duration
 from schemas.table import MAX_VNODE_COUNT, TableSchema
+from schemas.topics import DEAD_LETTERS_SUFFIX, is_topic_name
 
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 DEFAULT_OUTPUT_PARTITIONS = 4
 MAX_REPLICATION_FACTOR = 32_767
 MOST_HEADERS = 16
@@ -37,6 +40,11 @@ KEYS = {
         "all",
         "The output's [columns](outputs.md#columns), also renamed or masked, as in `[id, {mail: hash(email)}]`; the "
         "key is in the record's key in any case.",
+    ),
+    "new_columns": (
+        "`ignore`",
+        "`send`: the output gets the columns that [the table gets](operations.md#when-columns-change); of `upsert`, "
+        "`debezium` and `append` without `columns`, with barriers beside the data.",
     ),
     "key": (
         "the primary key",
@@ -114,6 +122,30 @@ KEYS |= format_keys(OUTPUT_FORMATS)
 """Default and meaning of each key, in Markdown."""
 
 
+def is_job_name(name: object) -> bool:
+    """True for lower-case letters, digits and `-`, 63 at most."""
+    return isinstance(name, str) and _NAME.fullmatch(name) is not None
+
+
+# Each of these gives a value of the right type even for a fault, so that the remaining keys are checked too.
+
+
+def job_name(declared: object, faults: Faults) -> str:
+    """The name of a job."""
+    if is_job_name(declared):
+        return str(declared)
+    wanted = "is not lower-case letters, digits and '-', 63 at most, beginning with a letter or digit"
+    faults.add(f"name {brief(declared)} {wanted}", Code.JOB_NAME_INVALID)
+    return ""
+
+
+def output_topic(declared: object, faults: Faults) -> str:
+    """The topic of an output, whose dead letters have a topic as well."""
+    if not is_topic_name(declared) or not is_topic_name(f"{declared}{DEAD_LETTERS_SUFFIX}"):
+        faults.add(f"output {brief(declared)} is no topic name (letters, digits, '.', '_', '-', 236 at most)")
+    return str(declared)
+
+
 def is_finite(setting: str) -> bool:
     """True if the value of a retention setting lets Kafka delete records; -1 does not."""
     return not setting.startswith("-")
@@ -153,6 +185,20 @@ def extent(declaration: Mapping[str, object], format_: OutputFormat, faults: Fau
     if from_now and until_complete:
         faults.add("from: now with until: complete, which together send nothing")
     return from_now, until_complete
+
+
+def sends_new_columns(
+    declaration: Mapping[str, object], format_: OutputFormat, barriers: str | None, faults: Faults
+) -> bool:
+    """The key `new_columns`: true if the output gets the columns that the table gets."""
+    sends = _is_chosen("new_columns", declaration, ("ignore", "send"), faults)
+    if sends and format_ == DEFAULT:
+        faults.add("new_columns: send with format change, whose records have the same columns for ever")
+    elif sends and barriers is None:
+        faults.add("new_columns: send with barriers in the data, which have no room to tell new columns")
+    if sends and declaration.get("columns") is not None:
+        faults.add("new_columns: send with columns, which name all that the output has")
+    return sends
 
 
 def _is_chosen(

@@ -8,21 +8,20 @@ pinned versions of the replica, and the key range of every snapshot read. Nothin
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
-from schemas.avro.registered import SchemaIds
 from schemas.errors import Code
-from schemas.job import JobDefinition
 from schemas.kinds.full_barriers import begins_period
 from schemas.position import Key, position_from_text, position_to_text
 from schemas.records import RecordId
 from schemas.table import Column, TableSchema
 from state.values.aligned import AlignedBarrier, aligned_from_dict, aligned_to_dict
+from state.values.job_state import JobState as JobState
 from state.values.pin import Pin, ReplicaVersion
-from state.values.progress import NotStarted, Parts, Progress, after_slice, all_done
+from state.values.progress import NotStarted, Progress, after_slice
 from state.values.reading import Reading
 from state.values.seen import Marks, marks_from_dict, marks_to_dict
 
@@ -37,63 +36,6 @@ class Slice:
     part: int
     after: Key | None
     upto: Key | None
-
-
-@dataclass(frozen=True, slots=True)
-class JobState:
-    """The state of a job at an aligned barrier.
-
-    `start`: epoch of the barrier at which it starts, the first record of its output. `opened`: that record was sent.
-    `paused` and `rate_limit` (rows/s, None for any number) are those of the last mutation, which wins over any file.
-    `paused_by` is the error for which the service has paused it, None once resumed. `ended`: nothing more is sent.
-    """
-
-    definition: JobDefinition
-    start: int
-    opened: bool = False
-    paused: bool = False
-    rate_limit: int | None = None
-    paused_by: str | None = None
-    ended: bool = False
-
-    @property
-    def name(self) -> str:
-        return self.definition.name
-
-    @property
-    def first_progress(self) -> Parts:
-        """The progress at the barrier that it starts with, which says so if there is any."""
-        return all_done(self.definition.part_count) if self.definition.from_now else Parts()
-
-    def with_partitions(self, upstream: int, before: int) -> JobState:
-        """This job, whose output has the partitions that the upstream has by now, if it had those `before`."""
-        definition = self.definition
-        has_them = definition.parts_are_partitions and (self.opened or definition.output_partitions == before)
-        if self.ended or not has_them or definition.output_partitions >= upstream:
-            return self
-        return replace(self, definition=replace(definition, output_partitions=upstream))
-
-    @property
-    def may_read(self) -> bool:
-        """True if it may read its snapshot now."""
-        return not self.paused and self.rate_limit != 0
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON values, which `from_dict` reads back."""
-        ids = self.definition.format.ids
-        own = {name: getattr(self, name) for name in ("start", "opened", "paused", "rate_limit")}
-        named = {} if ids is None else {"schema_ids": [ids.key, ids.value]}
-        also = {name: value for name in ("paused_by", "ended") if (value := getattr(self, name))}
-        return {"definition": json.loads(self.definition.to_json()), **named, **own, **also}
-
-    @classmethod
-    def from_dict(cls, raw: Mapping[str, Any], table: TableSchema) -> JobState:
-        """Read what `to_dict` gave. Raises: ConfigError for a definition that no longer fits the table."""
-        definition = JobDefinition.from_json(json.dumps(raw["definition"]), table)
-        if "schema_ids" in raw:
-            definition = definition.with_ids(SchemaIds(*raw["schema_ids"]))
-        own = {name: raw[name] for name in ("start", "opened", "paused", "rate_limit")}
-        return cls(definition, **own, paused_by=raw.get("paused_by"), ended=raw.get("ended", False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,6 +217,10 @@ class BatchPlan:
     def with_jobs(self, jobs: Sequence[JobPlan]) -> BatchPlan:
         """This plan for other jobs."""
         return replace(self, jobs=tuple(jobs))
+
+    def with_states(self, changed: Callable[[JobState], JobState]) -> BatchPlan:
+        """This plan with its jobs in other states."""
+        return self.with_jobs([replace(job, state=changed(job.state)) for job in self.jobs])
 
     def to_json(self) -> str:
         """One line of JSON, for the journal."""

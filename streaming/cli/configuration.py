@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from schemas.errors import Code, ConfigError
-from schemas.job import is_job_name
+from schemas.settings.job_keys import is_job_name
 from streaming.runtime.paths import CONFIG_VARIABLE
 
 _DEFAULT = Path("config.yaml")

@@ -91,7 +91,7 @@ class Aligner:
 
         The progress in barriers of an output is not passed on.
         """
-        self._feed(partition, _Copy(replace(barrier, progress=(), full=False), offset, end))
+        self._feed(partition, _Copy(replace(barrier, progress=(), full=False, columns=()), offset, end))
 
     def _feed(self, partition: int, copy: _Copy) -> None:
         if copy.offset < self._seen_to[partition]:

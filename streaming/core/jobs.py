@@ -111,7 +111,7 @@ def reads_on(
 
 def _behind(job: JobState, plan: BatchPlan) -> JobState:
     if not plan.silent:
-        return replace(job, opened=True)
+        return job.behind_batch()
     return job if job.opened else replace(job, start=max(job.start, plan.epoch))
 
 

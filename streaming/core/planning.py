@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from schemas.job import JobDefinition
 from schemas.position import Key, order_key
@@ -62,6 +63,7 @@ class Cut:
         return Amount(self.rows, self.size)
 
 
+_HALF_A_MINUTE_MS = 30_000
 CutFunction = Callable[[int, Key | None, Amount], Cut | None]
 """(part, after, limit) -> the end of a slice of about `limit`, which has at least one row if there is one.
 
@@ -164,6 +166,16 @@ def choose_barriers(
             break
         count += 1
     return aligned[:count]
+
+
+def of_half_a_minute(barriers: Sequence[AlignedBarrier]) -> Sequence[AlignedBarrier]:
+    """The first of these barriers, as long as they were injected within half a minute.
+
+    A lane may find a new column once others have sent their part of the batch, whose partitions learn of it by the
+    barriers of the next one. So that is within a minute.
+    """
+    since_ms = barriers[0].barrier.injected_at_ms
+    return [*takewhile(lambda each: each.barrier.injected_at_ms - since_ms < _HALF_A_MINUTE_MS, barriers)]
 
 
 def markers_of(plan: BatchPlan) -> frozenset[RecordId]:

@@ -61,9 +61,10 @@ class TopicSchemas:
         """Raises: as `Registry.register`."""
         named = subjects(self.topic, Framed(key=True, value=True))
         schemas = schemas_of(self.topic)
-        return SchemaIds(
-            *(self.registry.register(named[half], text_of(schemas[half])) for half in ("key", "value"))
+        key, value = (
+            self.registry.register(named[half], text_of(schemas[half])) for half in ("key", "value")
         )
+        return SchemaIds(key, value)
 
 
 def _change(_: ChangeFormat, table: TableSchema, register: Register | None) -> EventEncoder:

@@ -14,6 +14,7 @@ job that reads the upstream has no rows: what its slices hold comes with the cha
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -78,6 +79,7 @@ def _open_jobs(task: LaneTask, jobs: Iterable[LaneJob], writers: LaneWriters) ->
             assert task.plan.start is not None, "a job starts at a barrier"
             for partition in job.partitions:
                 barrier = job.barrier(task.plan.start.barrier, partition, job.before)
+                barrier = replace(barrier, columns=())  # it closes nothing
                 writers.writer_for(job.output).barrier(job.output, partition, barrier)
 
 

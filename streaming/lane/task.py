@@ -260,6 +260,11 @@ class LaneJob:
         return Output(self.definition, self.table)
 
     @cached_property
+    def new_columns(self) -> tuple[tuple[str, str], ...]:
+        """The columns that it has got since it was made, as its barriers tell them."""
+        return self.definition.new_columns_of(self.table)
+
+    @cached_property
     def positions(self) -> Mapping[int, Progress]:
         """The positions of its parts after the batch, which decide what is visible. Ignore their row counts."""
         return self.plan.progress_after(self.before)
@@ -282,26 +287,35 @@ class LaneJob:
         return {item.part: after[item.part] for item in self.plan.slices}
 
     def barrier(self, upstream: Barrier, partition: int, reported: Mapping[int, Progress]) -> Barrier:
-        """The upstream's barrier as this output's partition holds it, with the progress of its parts."""
+        """The upstream's barrier as this output's partition holds it, with the progress of its parts.
+
+        It tells the job's new columns in the batches in which they are new.
+        """
         progress = tuple(
             _published(part, reported[part])
             for part in sorted(reported)
             if self.definition.partition_of(part) == partition
         )
-        partitions = self.definition.output_partitions
-        return replace(upstream, partitions=partitions, mutation=None, progress=progress, full=False)
+        return replace(
+            upstream,
+            partitions=self.definition.output_partitions,
+            mutation=None,
+            progress=progress,
+            full=False,
+            columns=self.new_columns if self.plan.state.tells else (),
+        )
 
     def full_barrier(
         self, upstream: Barrier, partition: int, progress: Mapping[int, Progress]
     ) -> Barrier | None:
-        """The barrier with the progress of all parts; None if it is longer than its topic takes.
+        """The barrier with the progress of all parts and all new columns; None if it is longer than its topic takes.
 
         Keys of thousands of bytes can make it so. `progress` is that of the lane's parts once slices were read.
         """
         definition = self.definition
         parts = parts_of(definition, partition)
         reported = {part: progress.get(part, NotStarted()) for part in parts}
-        full = replace(self.barrier(upstream, partition, reported), full=True)
+        full = replace(self.barrier(upstream, partition, reported), full=True, columns=self.new_columns)
         most = barrier_topic_bytes(definition, definition.scan.position_columns(self.table), self.limits)
         return full if len(encode_beside(full, 2**63 - 1)) + HEADROOM_BYTES <= most else None
 

@@ -31,11 +31,10 @@ class JobStatus(ApiModel):
     phase: Phase
     paused: bool
     paused_by: str | None = Field(description="The error for which the service has paused it; null for none.")
+    columns_refused: str | None = Field(description="The error for which it gets no new columns, or null.")
     rate_limit: int | None = Field(description="Snapshot rows per second; null for no limit.")
     share: float = Field(ge=0, le=1, description="Of the snapshot's rows that were read; never falls.")
-    grew: bool = Field(
-        description="The table grew ahead of the read: the true share is lower than the one shown."
-    )
+    grew: bool = Field(description="The table grew ahead of the read: the share is lower than the one shown.")
     rows_read: int
     rows_left: int = Field(description="An estimate from file statistics; 0 only when complete.")
     sent: int = Field(description="Records sent since `sent_since`, rows of the snapshot and changes.")

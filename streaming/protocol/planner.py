@@ -24,7 +24,7 @@ from state.values.plan import BatchPlan, JobPlan, JobState, Slice
 from state.values.progress import parts_done
 from streaming.core.batch_size import BatchSizer
 from streaming.core.jobs import PAUSED_AT_START, MutationReport
-from streaming.core.planning import CutFunction, choose_barriers, upto_released
+from streaming.core.planning import CutFunction, choose_barriers, of_half_a_minute, upto_released
 from streaming.protocol.recovery.steps import Step, out_of_step, upto_mutation
 from streaming.protocol.setup import BatchSetup
 from streaming.protocol.stream_state import StreamState
@@ -96,6 +96,8 @@ class Planner:
         Raises: TopicError for such a job of the configuration, ConfigError and EnvironmentProblem likewise.
         """
         state, version = self._state, self._replica.pin()
+        if any(job.definition.sends_new for job in state.jobs):
+            waiting = of_half_a_minute(waiting)
         barriers = tuple(
             choose_barriers(waiting, state.next_offsets(), self._batch_sizer.most_records(state.lanes))
         )

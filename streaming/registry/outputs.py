@@ -1,4 +1,4 @@
-"""The schemas of outputs at the registry: registered when a job is created, and then never again.
+"""The schemas of outputs at the registry: registered when a job is created, and when it gets columns.
 
 Their ids are kept with the job, in the plans of the journal, so later starts need no registry. Registering is
 idempotent: the same text under the same subject has the same id.
@@ -9,7 +9,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+import structlog
 
 from schemas.avro.output_schemas import text_of
 from schemas.avro.registered import SchemaIds
@@ -18,8 +20,11 @@ from schemas.formats.protocol import Half
 from schemas.job import JobDefinition
 from schemas.settings.registry import RegistryConfig
 from schemas.table import TableSchema
+from state.values.job_state import JobState
 from streaming.registry.book import subjects
 from streaming.registry.client import Registry, incompatible
+
+log = structlog.get_logger(__name__)
 
 WAIT_S = 3.0
 """The wait of a batch for an answer, once for each job."""
@@ -40,19 +45,44 @@ class OutputSchemas:
         Raises: ConfigError: OUTPUT_SCHEMA_INCOMPATIBLE; JOB_INVALID without a registry in the configuration, and as
         `Registry.schema`.
         """
-        schemas = self._schemas(job)
+        schemas, is_new = self._schemas(job), True
         for subject, text in schemas.values():
-            if self._registry.is_compatible(subject, text) is False:
+            is_compatible = self._registry.is_compatible(subject, text)
+            if is_compatible is False:
                 raise incompatible(subject)
-        return _ids({half: self._registry.register(*named) for half, named in schemas.items()})
+            is_new = is_new and is_compatible is None
+        ids = _ids({half: self._registry.register(*named) for half, named in schemas.items()})
+        return ids if is_new else replace(ids, earlier=tuple(self._earlier(job)))
+
+    def grown(self, job: JobState) -> JobState:
+        """A job with the columns that are new in its table, whose schema is registered; as it is where it gets none.
+
+        Where the registry refuses the schema it keeps its columns for good. Raises: as `register` for all else.
+        """
+        grown, ids = job.grown(self._table), job.definition.format.ids
+        if grown is job or ids is None:
+            return grown
+        try:
+            value = self.register(grown.definition).value
+        except ConfigError as error:
+            if error.code is not Code.OUTPUT_SCHEMA_INCOMPATIBLE:
+                raise
+            log.warning(
+                "new_columns_refused", job=job.name, code=Code.OUTPUT_SCHEMA_REFUSED, found=str(error.where)
+            )
+            return replace(job, columns_refused=Code.OUTPUT_SCHEMA_REFUSED)
+        earlier = (*ids.earlier, (len(job.definition.columns), ids.value))
+        return replace(grown, definition=grown.definition.with_ids(SchemaIds(ids.key, value, earlier)))
 
     def registered(self, job: JobDefinition) -> JobDefinition:
         """The job with the ids of its schemas, for readers of its output: where they are unknown, the registry's.
 
         Raises: ConfigError: JOB_UNKNOWN for one whose schemas the registry lacks, and as `register`.
         """
-        if not job.format.framed or job.format.ids is not None:
-            return job
+        return job if not job.format.framed or job.format.ids is not None else self.found(job)
+
+    def found(self, job: JobDefinition) -> JobDefinition:
+        """The job with all ids that the registry has for it, the earlier ones too. Raises: as `registered`."""
         ids: dict[Half, int] = {}
         for half, (subject, text) in self._schemas(job).items():
             found = self._registry.id_of(subject, text)
@@ -64,7 +94,14 @@ class OutputSchemas:
                     next_step="start the service, which registers them, or give a configuration with its state",
                 )
             ids[half] = found
-        return job.with_ids(_ids(ids))
+        return job.with_ids(replace(_ids(ids), earlier=tuple(self._earlier(job))))
+
+    def _earlier(self, job: JobDefinition) -> Iterator[tuple[int, int]]:
+        first = job.first_width or 1
+        for width in range(first, len(job.columns)) if job.sends_new else ():
+            subject, text = self._schemas(replace(job, columns=job.columns[:width]))["value"]
+            if (found := self._registry.id_of(subject, text)) is not None:
+                yield width, found
 
     def subject_states(self, job: JobDefinition) -> Iterator[tuple[str, str | None]]:
         """Each subject of a job with `new` or `compatible`, or None where its schema can't be registered.

@@ -144,8 +144,12 @@ class Startup:
         assert version is not None
         start = self._start(is_new=current is None)
         beginning = padded(() if start is None else start.offsets, self.found.beginning)
-        # 2. The journal's new owner. A half done batch is finished by as many lanes as began it.
-        former = journal.take_over(self.owner, binding(version, upstream, start))
+        # 2. The journal's new owner. A half done batch is finished by as many lanes as began it, and with columns that
+        # are new in this version: its lanes sent none of them.
+        schemas = OutputSchemas(config.registry, config.table)
+        former = journal.take_over(
+            self.owner, binding(version, upstream, start), lambda plan: plan.with_states(schemas.grown)
+        )
         # 3. The components, which read state and topics as of the take-over.
         upstream_format = self._upstream_format(start)
         source = UpstreamSource(

@@ -74,7 +74,7 @@ def _ending(
             barriers += filter(None, (barrier_in(each, beside=beside) for each in chunk))
         if last is None and barriers:
             last = barriers[-1].curr
-        reported[:0] = [barrier for barrier in barriers if barrier.curr > after and barrier.progress]
+        reported[:0] = [each for each in barriers if each.curr > after and (each.progress or each.columns)]
         if barriers and barriers[0].curr <= after:
             break
         high, window = low, min(window * _WINDOW_GROWTH, 1 << 20)

@@ -99,7 +99,7 @@ lanes for every batch. Raises: Fenced, OutcomeUnknown, EnvironmentProblem.
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """The end of a partition: the epoch of its last barrier (None: empty), and its barriers that carry progress."""
+    """The end of a partition: the epoch of its last barrier (None: empty), and barriers with progress or columns."""
 
     last: int | None = None
     reported: tuple[Barrier, ...] = ()
@@ -186,7 +186,7 @@ class Sink(Protocol):
         return ()
 
     def endings(self, job: JobDefinition, after: int) -> Sequence[Ending]:
-        """The end of each partition, with its barriers after this epoch that carry progress; 0 reads all of it.
+        """The end of each partition, with its barriers after this epoch that have progress or columns; 0 reads all.
 
         () if the output does not exist. Raises: as `tails`.
         """

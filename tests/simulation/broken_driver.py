@@ -300,7 +300,7 @@ class ReadsThoughPaused(Batches):
 class TakesNothingOver(Journal):
     """Goes on in the name of the owner before."""
 
-    def take_over(self, owner: str, table_json: str) -> Entry | None:
+    def take_over(self, owner: str, table_json: str, *_: object) -> Entry | None:
         return self._current or super().take_over(owner, table_json)
 
 

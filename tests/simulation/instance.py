@@ -31,7 +31,7 @@ from state.initial.table import SourceTable
 from state.journal import PATH as JOURNAL_PATH
 from state.journal import Journal
 from state.replica import Replica
-from state.values.plan import BatchPlan
+from state.values.plan import BatchPlan, JobState
 from state.values.progress import is_complete
 from streaming.compaction.barrier_keeping import BarrierKeeping
 from streaming.core.jobs import StartPause
@@ -228,7 +228,9 @@ class Instance:
 
     def take_over(self, journal: Journal) -> Batches:
         self._partitions = self.arrivals.partitions
-        former = journal.take_over(self.process.name, self.bound())
+        former = journal.take_over(
+            self.process.name, self.bound(), lambda plan: plan.with_states(self.with_new_columns)
+        )
         setup = BatchSetup(
             storage=self.storage,
             table=self.table,
@@ -257,6 +259,10 @@ class Instance:
         batches.replica.add_missing_columns()
         batches.configure(self.start_pause.configured(self.jobs))
         return batches
+
+    def with_new_columns(self, job: JobState) -> JobState:
+        """A job of an earlier version of the table."""
+        return job.grown(self.table)
 
     def bound(self) -> str:
         """The table, for the journal."""

@@ -84,7 +84,11 @@ class SimulatedSink(Sink):
         return [
             Ending(
                 barriers[-1].curr if barriers else None,
-                tuple(barrier for barrier in barriers if barrier.curr > after and barrier.progress),
+                tuple(
+                    barrier
+                    for barrier in barriers
+                    if barrier.curr > after and (barrier.progress or barrier.columns)
+                ),
             )
             for barriers in self._barriers(job)
         ]

@@ -46,7 +46,8 @@ def command(
     """Add a column to the table, give one a new name in records, or ignore a field of theirs.
 
     A table that waits at a record with a new field goes on with it in the same batch; else it holds from the next
-    barrier on. Outputs keep their columns. It stays so through restarts; write it into the configuration as well.
+    barrier on. Outputs get the column where their jobs say `new_columns: send`. It stays so through restarts; write it
+    into the configuration as well.
     """
     changes = (*_added(add or (), fill), *_renamed(rename or ()), *map(IgnoreField, ignore or ()))
     if not changes:

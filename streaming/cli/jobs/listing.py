@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -50,11 +49,14 @@ def command(
 
 def as_dict(job: JobView) -> dict[str, object]:
     """A job as JSON values."""
+    ids = job.state.definition.format.ids
     return {
         "job": job.name,
         "state": job.phase,
         "paused": job.state.paused,
         "paused_by": job.state.paused_by,
+        "columns": [column.name for column in job.state.definition.columns],
+        "columns_refused": job.state.columns_refused,
         "rate_limit": job.state.rate_limit,
         "share": round(job.extent.share, 4),
         "rows_read": job.extent.rows_read,
@@ -62,5 +64,5 @@ def as_dict(job: JobView) -> dict[str, object]:
         "vnodes_done": job.vnodes_done,
         "start": job.state.start,
         "definition": json.loads(job.state.definition.to_json()),
-        "schema_ids": None if (ids := job.state.definition.format.ids) is None else asdict(ids),
+        "schema_ids": None if ids is None else {"key": ids.key, "value": ids.value},
     }

@@ -82,6 +82,9 @@ class JobOptions:
         str | None,
         typer.Option(help="Columns of the output, as in 'id, mail: hash(email)'; all if left out."),
     ] = None
+    new_columns: Annotated[
+        str | None, typer.Option(help="`send`: the output gets the columns that the table gets.")
+    ] = None
     key: Annotated[
         str | None,
         typer.Option(help="Columns in the keys of records, which hold the primary key, as in region,id."),

@@ -148,6 +148,8 @@ def _show(
     for job in jobs:
         if job.state.paused_by is not None:
             facts.add_row("paused", f"{job.name}: {job.state.paused_by}")
+        if job.state.columns_refused is not None:
+            facts.add_row("no new columns", f"{job.name}: {job.state.columns_refused}")
     age_s = barrier_age_s(view)
     facts.add_row("barrier", "none yet" if age_s is None else f"{view.epoch}, {seconds_text(age_s)} ago")
     console.print(facts, highlight=False)

@@ -45,6 +45,7 @@ def job_status(
         phase_since=record.phase_since,
         paused=job.paused,
         paused_by=job.paused_by,
+        columns_refused=job.columns_refused,
         rate_limit=job.rate_limit,
         share=forecast.share,
         grew=forecast.grew,

@@ -126,6 +126,7 @@ function showDetails(part, job, history) {
     ...(job.key.length ? [["key", job.key.join(", ")]] : []),
     ...(job.latency_budget_s === null ? [] : [["latency budget", seconds(job.latency_budget_s)]]),
     ...(job.filter === null ? [] : [["filter", job.filter]]),
+    ...(job.columns_refused === null ? [] : [["no new columns", job.columns_refused, null, true]]),
     ...(job.paused_by === null ? [] : [["paused by", job.paused_by, null, true]]),
   ]);
   const times = history.map((point) => point.at);

@@ -190,7 +190,11 @@ class Forward:
             return job  # it has not started; or the records are foreign, and it is refused when it is to open
         begins = self._begins[job.definition.output]
         start = job.start if first.curr > position and self._is_trimmed(first) else first.curr
-        return replace(job, start=start, opened=all(each is not None for each in begins))
+        adopted = replace(job, start=start, opened=all(each is not None for each in begins))
+        if not job.definition.sends_new:
+            return adopted
+        barriers = (barrier for each in self._of(adopted) for barrier in each.reported)
+        return adopted.having_got({name for barrier in barriers for name, _ in barrier.columns})
 
     # steps -------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,15 @@ from state.values.aligned import AlignedBarrier
 from state.values.chunks import KeyRange
 from state.values.plan import Slice
 from state.values.progress import Completed, InProgress, NotStarted, Progress, after_slice
-from streaming.core.planning import Amount, Cut, CutFunction, choose_barriers, choose_slices, upto_released
+from streaming.core.planning import (
+    Amount,
+    Cut,
+    CutFunction,
+    choose_barriers,
+    choose_slices,
+    of_half_a_minute,
+    upto_released,
+)
 from tests.kit.tables import table
 
 VNODES = 8
@@ -164,3 +172,14 @@ def test_a_batch_takes_whole_intervals_up_to_a_number_of_records() -> None:
 
 def test_an_interval_larger_than_a_batch_may_be_is_taken_alone() -> None:
     assert len(choose_barriers([aligned(999), aligned(1_000)], (0,), 10)) == 1
+
+
+def test_barriers_of_half_a_minute_are_at_least_one() -> None:
+    def at(*times_ms: int) -> list[AlignedBarrier]:
+        return [
+            AlignedBarrier(Barrier(number + 1, number, BarrierKind.CHECKPOINT, 1, each), (0,))
+            for number, each in enumerate(times_ms)
+        ]
+
+    for times_ms, count in (((0, 29_999, 30_000, 5), 2), ((0, 30_000), 1), ((7, 30_006), 2), ((9,), 1)):
+        assert of_half_a_minute(at(*times_ms)) == at(*times_ms)[:count]
