@@ -243,7 +243,7 @@ _LOOKED_AT = 200
 def last_rows(kafka: KafkaSettings, job: JobDefinition, table: TableSchema, count: int = 3) -> list[str]:
     """The newest rows at the end of a partition that has some."""
     columns = job.columns_of(table)
-    stream = RecordStream(columns, job.key_columns_of(table), RecordForm.of(job.format))
+    stream = RecordStream(columns, job.key_columns_of(table), RecordForm.of_output(job, table))
     with RangeReader(kafka) as reader:
         rows = []
         for partition, marks in enumerate(reader.watermarks(job.output)):

@@ -189,6 +189,7 @@ def _from_json(fields: JsonObject) -> SeparateBarrier:
             _progress_from_json(dict(as_object(each))) for each in _field(value, "progress", list)
         ),
         full="full" in value and _field(value, "full", bool),
+        columns=tuple(_columns_from_json(value)),
     )
     return SeparateBarrier(barrier, _whole(value, "end", 0, _LONG_MAX))
 
@@ -227,6 +228,16 @@ def _progress_from_json(value: Mapping[str, Any]) -> VnodeProgress:
     )
 
 
+def _columns_from_json(value: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The columns that an output has got, each with its type and fill as JSON."""
+    for name, announced in _field(value, "columns", tuple) if "columns" in value else ():
+        fields = dict(as_object(announced))
+        _field(fields, "type", str)
+        if "fill" not in fields:
+            raise _BarrierError("columns: one without its fill")
+        yield name, compact((("type", fields["type"]), ("fill", fields["fill"])))
+
+
 def _mutation_from_json(value: JsonObject) -> Mutation:
     if len(value) != 1:
         raise _BarrierError(f"a mutation with {len(value)} names")
@@ -261,7 +272,7 @@ class MergedSource:
     """One partition of the data merged with that of its barrier topic: each barrier behind the last of its interval.
 
     `topic` and `partition` are the barriers'. `begin`: the first offset of the data that counts; barriers that end
-    before it are left out.
+    before it are left out. `on_barrier` gets each barrier before the data that it closes; data is held until then.
     """
 
     def __init__(
@@ -273,7 +284,9 @@ class MergedSource:
         *,
         begin: int = 0,
         reaches: Callable[[int], bool] = lambda _: True,
+        on_barrier: Callable[[Barrier], None] | None = None,
     ) -> None:
+        self._on_barrier = on_barrier
         self._data, self._barriers, self._begin = data, barriers, begin
         self._topic, self._partition, self._reaches = topic, partition, reaches
         self._held_barrier: TopicEntry | None = None
@@ -295,12 +308,15 @@ class MergedSource:
             )
             if found.end < self._begin:
                 continue
+            if self._on_barrier is not None:
+                self._on_barrier(found.barrier)
             yield from self._below(found.end)
             if not self._reaches(found.end):
                 self._held_barrier = record
                 return
             yield record._replace(key=None, value=None, closes=found.barrier)
-        yield from self._below(None)
+        if self._on_barrier is None:
+            yield from self._below(None)
 
     def _below(self, end: int | None) -> Iterator[TopicEntry]:
         """The data before an offset; the first record behind it is held for the next interval."""

@@ -43,7 +43,8 @@ class TopicEntry(NamedTuple):
     `given` is its key and value as they came, where it was brought into another form. `fault` is why it is invalid,
     where that is known. `closes` is the barrier that it is, where it comes from a topic of barriers, or was joined with
     others: `joined`, if it closes the intervals of barriers that were deleted as well, and lists what is known of all
-    parts. `time_ms` is the record's timestamp, `place` where its change stands in a database's log, if that is known.
+    parts. `time_ms` is the record's timestamp, `place` where its change stands in a database's log, if that is known;
+    `width` is that of `ReadRecord`.
     """
 
     offset: int
@@ -57,6 +58,7 @@ class TopicEntry(NamedTuple):
     joined: bool = False
     time_ms: int = -1
     place: PlaceInLog | None = None
+    width: int | None = None
 
     def no_change(self, where: Place) -> InputError:
         """The error for a record without key or value, or for an invalid one."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from schemas.errors import Code, InputError
@@ -38,9 +38,13 @@ class TableFold:
     """
 
     def __init__(
-        self, rows_before: RowImages = RowImages.FULL, begins: Iterable[tuple[Key, Row]] = ()
+        self,
+        rows_before: RowImages = RowImages.FULL,
+        begins: Iterable[tuple[Key, Row]] = (),
+        whole: Callable[[Row], Row] = lambda row: row,
     ) -> None:
-        """`begins` are the rows that were there before the first change."""
+        """`begins` are the rows that were there before the first change; `whole` as `RecordStream.whole`."""
+        self._whole = whole
         self.rows: dict[Key, Row] = dict(begins)
         self._rows_before = rows_before
 
@@ -60,7 +64,8 @@ class TableFold:
             raise _contradiction(
                 Code.DELETE_MISSING_KEY, where, f"{change.op.name} of a key that is not there"
             )
-        if not _same(change.before, present):
+        rows = (None if row is None else self._whole(row) for row in (change.before, present))
+        if not _same(*rows):
             raise _contradiction(Code.OLD_ROW_MISMATCH, where, "another row in `before` than the one there")
 
 

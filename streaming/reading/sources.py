@@ -14,7 +14,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, Message
 
-from schemas.records import BARRIER_HEADER, EPOCH_HEADER, RecordId
+from schemas.records import BARRIER_HEADER, EPOCH_HEADER, Barrier, RecordId
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.errors import translate
 from streaming.kafka.topics import Watermarks
@@ -180,10 +180,11 @@ def merged(
     begins: Sequence[int] = (),
     *,
     waits: bool = False,
+    on_barrier: Callable[[Barrier], None] | None = None,
 ) -> list[Source]:
     """The sources of a topic, with those of its barrier topic if it has one.
 
-    `begins`: as `MergedSource`, by partition. `waits`: a barrier is held until the data that it closes is there. Data
+    `begins`, `on_barrier`: as `MergedSource`. `waits`: a barrier is held until the data that it closes is there. Data
     partitions whose barriers are still to be added come as they are.
     """
     if barriers is None or topic is None:
@@ -196,6 +197,7 @@ def merged(
             number,
             begin=begins[number] if number < len(begins) else 0,
             reaches=own.reaches if waits else lambda _: True,
+            on_barrier=on_barrier,
         )
         for number, (own, closing) in enumerate(zip(data.sources, barriers.sources, strict=False))
     ]

@@ -7,14 +7,14 @@ Complete        of that, what lies before barriers that all partitions have, up 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Self, TypeAlias
 
 from schemas.epoch import NO_EPOCH
 from schemas.errors import Code, InputError, TopicError
 from schemas.position import Key
-from schemas.records import Barrier, Change
+from schemas.records import Barrier, Change, Row
 from schemas.table import Column
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import Watermarks, admin, watermarks
@@ -42,6 +42,10 @@ class Record:
     body: Change | Barrier
 
 
+Grown: TypeAlias = Callable[[Sequence[tuple[str, str]]], tuple[Sequence[Column], RecordForm]]
+"""Gives columns and form of an output that has got these columns, as `Barrier.columns` has them."""
+
+
 class RecordStream:
     """Reads the entries of one topic, those of each partition in order.
 
@@ -54,12 +58,32 @@ class RecordStream:
         key_columns: Sequence[Column],
         form: RecordForm,
         begins: Sequence[int] = (),
+        grown: Grown | None = None,
     ) -> None:
-        """Changes before the offsets `begins` are left out."""
-        self._reader, self._form = reader_of(form, columns, key_columns), form
+        """Changes before the offsets `begins` are left out. `grown`: of an output that may get columns."""
+        self._key_columns, self._grown = key_columns, grown
+        self._take(columns, form)
         self._has_identity = form.rows_before is not RowImages.NO_IDENTITY
         self._epochs: dict[int, int] = {}
         self._begins = dict(enumerate(begins))
+
+    def _take(self, columns: Sequence[Column], form: RecordForm) -> None:
+        self.columns, self._form = tuple(columns), form
+        self._reader = reader_of(form, columns, self._key_columns)
+
+    @property
+    def on_barrier(self) -> Callable[[Barrier], None] | None:
+        """A callback for each barrier, before the records that it closes; None where barriers change nothing."""
+        return None if self._grown is None else self._learn
+
+    def _learn(self, barrier: Barrier) -> None:
+        known = {column.name for column in self.columns}
+        if self._grown is not None and any(name not in known for name, _ in barrier.columns):
+            self._take(*self._grown(barrier.columns))
+
+    def whole(self, row: Row) -> Row:
+        """A row with all columns that are known by now; one that was read before may lack some."""
+        return row + self._form.fills[len(row) :]
 
     def read(self, place: Place, entry: TopicEntry) -> Record | None:
         """None for an entry that says nothing of the table. Raises: InputError for an invalid one."""
@@ -150,7 +174,10 @@ class GrowingTopic:
         if closing is not None and self._barriers is not None:
             if self._closing is None:
                 self._closing = OpenTopic(self._settings, self._barriers, closing, self._ends)
-                self._sources = merged(self._data, self._closing, self._barriers, waits=True)
+                announced = self._stream.on_barrier
+                self._sources = merged(
+                    self._data, self._closing, self._barriers, waits=True, on_barrier=announced
+                )
             for source, mark in zip(self._closing.sources, closing, strict=False):
                 source.move_to(mark.stable)
         for each in self._sources:

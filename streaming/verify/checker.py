@@ -22,7 +22,8 @@ from collections.abc import Sequence
 
 from schemas.records import Barrier
 from schemas.table import TableSchema
-from streaming.reading.records.forms import RowImages
+from streaming.reading.records.forms import CHANGE_FORM, RecordForm, RowImages
+from streaming.verify.announced import AnnouncedColumns
 from streaming.verify.dead_letters import DeadLetters
 from streaming.verify.findings import Findings, Report, Rule
 from streaming.verify.history import (
@@ -52,6 +53,7 @@ class Checker:
         letters: DeadLetters | None = None,
         rows_before: RowImages = RowImages.FULL,
         *,
+        output_form: RecordForm = CHANGE_FORM,
         has_epochs: bool = False,
         reads_upstream: bool = False,
         from_now: bool = False,
@@ -60,13 +62,15 @@ class Checker:
         """`upstream` and `output` are a topic's name with one source a partition, in order of partitions.
 
         `letters` are the output's, where invalid records are parked; they share the `findings`. `images` are what the
-        changes of the upstream have. `has_epochs`: a change of the output says which interval it is in.
-        `reads_upstream`: the job is sent the upstream's records, not the table. `from_now`: it is sent nothing from
-        before its start. `initial`: what the upstream's changes
-        begin from, and where; its `sources` give what comes from there on.
+        changes of the upstream have. `output_form` says if the output may get columns. `has_epochs`: a change of the
+        output says which interval it is in. `reads_upstream`: the job is sent the upstream's records, not the table.
+        `from_now`: it is sent nothing from before its start. `initial`: what the upstream's changes begin from, and
+        where; its `sources` give what comes from there on.
         """
         self._findings = findings or Findings()
-        self._letters = letters
+        self._letters, self._announced = letters, None
+        if output_form.fills:
+            self._announced = AnnouncedColumns(view.rows.columns, output_form, self._findings)
         self._has_epochs = has_epochs
         self._topics = upstream[0], output[0]
         self._upstream = [
@@ -124,6 +128,8 @@ class Checker:
                 partition.report_rest()
         if self._letters is not None:
             self._letters.close()
+        if self._announced is not None:
+            self._announced.close()
         if require_complete:
             self._check_complete()
         return self._report()
@@ -169,6 +175,8 @@ class Checker:
             self._check_barrier(interval.closed, barrier)
             if self._has_epochs:
                 self._check_epochs(partition.history, interval)
+        if self._announced is not None:
+            self._announced.judge(partition.history, interval)
         self._law.judge(partition.history, interval)
         number = partition.history.partition
         if number in self._begins_now:

@@ -82,7 +82,7 @@ def verify_topics(
     require_complete: bool = False,
     left_out: frozenset[RecordId] = frozenset(),
     siblings: Sequence[str] = (),
-    formats: tuple[BaseModel | None, BaseModel | None] = (None, None),
+    formats: tuple[BaseModel | None, BaseModel | RecordForm | None] = (None, None),
     barriers: tuple[str | None, str | None] = (None, None),
     reads_upstream: bool = False,
     from_now: bool = False,
@@ -95,10 +95,10 @@ def verify_topics(
     comes after the start is not looked at. `left_out` are the upstream records, (partition, offset), that the service
     left out by its operator's order. Where invalid records are parked, in `<output>.dead-letters`, these are judged
     too; `siblings` are other outputs of the same service, whose letters cover records before this job's start.
-    `formats` are the declared ones of upstream and output, None for `change`; `barriers` their barrier topics, None for
-    one that has none. At most `keep` findings are kept, all are counted. `reads_upstream`: the job is sent the
-    upstream's records; `from_now`: only those behind its start. With `require_complete` an unfinished part is a
-    finding, too. `initial`: the table that the upstream's changes begin from.
+    `formats` are the declared ones of upstream and output, None for `change`, or the form of an output that may get
+    columns; `barriers` their barrier topics, None for one that has none. At most `keep` findings are kept, all are
+    counted. `reads_upstream`: the job is sent the upstream's records; `from_now`: only those behind its start. With
+    `require_complete` an unfinished part is a finding, too. `initial`: what the upstream's changes begin from.
 
     Raises: TopicError for a topic that is missing, compacted, the other one, or whose beginning is gone; InputError for
     an upstream that is no history of this table: bytes that don't decode, barriers out of order; EnvironmentProblem.
@@ -109,12 +109,11 @@ def verify_topics(
     forms = _form(formats[0]), _form(formats[1])
     view = OutputView(table, columns, tested, forms[1].rows_before, hash_key, key)
     elsewhere = _parked_elsewhere(settings, upstream, output, siblings)
-    begins = () if initial is None else initial.offsets
     pair = partial(TopicPair, settings, upstream, output, settle_s=settle_s, left_out=left_out)
     findings, went_back, count = Findings(keep), list[str](), _Counter(progress)
     letters = _dead_letters(settings, output, table, view, findings, elsewhere, left_out)
     with (
-        pair(on_read=count, barriers=barriers, begins=begins) as topics,
+        pair(on_read=count, barriers=barriers, begins=initial.offsets if initial else ()) as topics,
         _collector_paused(),
         _decoding(forms, topics.offsets) as decoding,
     ):
@@ -123,8 +122,9 @@ def verify_topics(
         if topics.since is not None and not reads_upstream:
             out = out[0], [FoldedOutput(source, view) for source in out[1]]
         checked = partial(Checker, table, view, up, out, findings, letters, forms[0].rows_before)
-        of_job = partial(checked, reads_upstream=reads_upstream, from_now=from_now, initial=initial)
-        report = of_job(has_epochs=barriers[1] is not None).run(require_complete=require_complete)
+        checked = partial(checked, output_form=forms[1], reads_upstream=reads_upstream, from_now=from_now)
+        of_job = checked(has_epochs=barriers[1] is not None, initial=initial)
+        report = of_job.run(require_complete=require_complete)
     return replace(report, seconds=time.monotonic() - started, went_back=tuple(went_back))
 
 
@@ -166,7 +166,7 @@ def verify_job(
         require_complete=require_complete,
         left_out=left_out,
         siblings=siblings,
-        formats=(upstream_format, job.format),
+        formats=(upstream_format, RecordForm.of_output(job, table)),
         barriers=(upstream_barriers, job.barrier_topic),
         reads_upstream=job.scan.reads_upstream,
         from_now=job.from_now,
@@ -194,7 +194,9 @@ def _sources(
     return (names[0], upstream), (names[1], output)
 
 
-def _form(declared: BaseModel | None) -> RecordForm:
+def _form(declared: BaseModel | RecordForm | None) -> RecordForm:
+    if isinstance(declared, RecordForm):
+        return declared
     return CHANGE_FORM if declared is None else RecordForm.of(declared)
 
 

@@ -35,7 +35,7 @@ def fold_of(
 ) -> tuple[dict[Key, Row], Tally]:
     """The same, with what its barriers say."""
     definition, table = as_created(config, config.jobs[number]), config.table
-    form = RecordForm.of(definition.format)
+    form = RecordForm.of_output(definition, table)
     fold, tally = TableFold(form.rows_before), Tally()
     stream = RecordStream(definition.columns_of(table), definition.key_columns_of(table), form)
     with GrowingTopic(kafka, definition.output, definition.barrier_topic, stream) as topic:

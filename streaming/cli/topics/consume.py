@@ -6,7 +6,7 @@ import csv
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from functools import partial
 from typing import Annotated
@@ -19,6 +19,7 @@ from schemas.epoch import NO_EPOCH
 from schemas.errors import Code, TopicError
 from schemas.position import Key
 from schemas.records import Barrier, Row
+from schemas.table import Column
 from streaming.cli.configuration import (
     ConfigOption,
     JobOrConfigArgument,
@@ -38,7 +39,7 @@ from streaming.cli.topics.target import (
     output_target,
 )
 from streaming.reading.fold import TableFold, Tally
-from streaming.reading.records.forms import RecordForm, RowImages
+from streaming.reading.records.forms import RowImages
 from streaming.reading.shown import plain
 from streaming.reading.topic import Complete, GrowingTopic, Record, RecordStream
 
@@ -96,29 +97,29 @@ def command(
     Printed are: place, epoch of the barrier before (a barrier's own), op, key, row. What barriers close belongs
     together: with --at the topic is read exactly up to one, so --fold --at latest is a table that there was.
     """
-    if count and fold:
-        raise usage("both --count and --fold", "one of them")
-    form = _form(form, as_json=as_json, fold=fold)
+    form = _form(form, as_json=as_json, count=count, fold=fold)
     until = _until(at, follow=follow or until_complete)
     named, file = job_or_config(word)
     source, job, broker = optional_config(config, file), one_job(named, job), Broker(bootstrap, kafka)
     target = output_target(source, broker, topic, table, job, columns, folds=fold)
-    rows_before = RecordForm.of(target.format).rows_before
-    if fold and rows_before is RowImages.NO_IDENTITY:
+    if fold and target.form.rows_before is RowImages.NO_IDENTITY:
         raise usage("--fold of rows without identity, which add up to no table", "--count, or neither")
-    tally, rows = Tally(), TableFold(rows_before, _first_rows(target))
-    read = partial(_records, target, tally, until, follow=follow, until_complete=until_complete)
+    stream, tally = target.stream(), Tally()
+    rows = TableFold(target.form.rows_before, _first_rows(target), stream.whole)
+    read = partial(_records, target, stream, tally, until, follow=follow, until_complete=until_complete)
     try:
         for record in read(whole=follow or at is not None):
             if fold and record.key is not None and not isinstance(record.body, Barrier):
                 rows.apply(record.key, record.body, record.where)
             elif not (count or fold):
-                sys.stdout.write(_line(record, target, form) + "\n")
+                sys.stdout.write(_line(record, target, stream.columns, form) + "\n")
     except KeyboardInterrupt:
         if not (follow or until_complete):
             raise
-    if count or fold:
-        _print_table(target, list(rows.rows.values()), form) if fold else _print_tally(tally, target, form)
+    if fold:
+        _print_table(stream.columns, [*map(stream.whole, rows.rows.values())], form)
+    elif count:
+        _print_tally(tally, target, form)
     sys.stdout.flush()
 
 
@@ -131,8 +132,10 @@ def _first_rows(target: Target) -> Iterator[tuple[Key, Row]]:
             yield target.table.key_of(row), tuple(row[place] for place in places)
 
 
-def _form(form: PrintedForm, *, as_json: bool, fold: bool) -> PrintedForm:
-    """Raises: ConfigError(USAGE) for forms that do not go together."""
+def _form(form: PrintedForm, *, as_json: bool, count: bool, fold: bool) -> PrintedForm:
+    """Raises: ConfigError(USAGE) for options that do not go together."""
+    if count and fold:
+        raise usage("both --count and --fold", "one of them")
     if as_json and form is PrintedForm.CSV:
         raise usage("--json and --format csv", "one of them")
     if form is PrintedForm.CSV and not fold:
@@ -152,14 +155,19 @@ def _until(at: str | None, *, follow: bool) -> int | None:
 
 
 def _records(
-    target: Target, tally: Tally, until: int | None, *, whole: bool, follow: bool, until_complete: bool
+    target: Target,
+    stream: RecordStream,
+    tally: Tally,
+    until: int | None,
+    *,
+    whole: bool,
+    follow: bool,
+    until_complete: bool,
 ) -> Iterator[Record]:
     """The topic's records up to its end, then, if asked for, what comes after; counted in `tally`.
 
     With `whole`, only intervals that are complete, up to the barrier `until`.
     """
-    begins, form = target.start.offsets if target.start else (), RecordForm.of(target.format)
-    stream = RecordStream(target.columns, target.key_columns, form, begins)
     with GrowingTopic(target.kafka, target.topic, target.barriers, stream) as topic:
         partitions = _await_partitions(topic, target, goes_on=follow or until_complete)
         parts = partitions if target.by_partition else target.table.vnode_count
@@ -207,15 +215,17 @@ def _await_partitions(topic: GrowingTopic, target: Target, *, goes_on: bool) -> 
         time.sleep(_FOLLOW_S)
 
 
-def _line(record: Record, target: Target, form: PrintedForm) -> str:
-    fields = _fields(record, target, form)
+def _line(record: Record, target: Target, columns: Sequence[Column], form: PrintedForm) -> str:
+    fields = _fields(record, target, columns, form)
     if form is PrintedForm.JSON:
         return _json({"at": record.where, "epoch": record.epoch, **fields})
     shown = (value if isinstance(value, str) else _json(value) for value in fields.values())
     return "\t".join([record.where, str(record.epoch), *shown])
 
 
-def _fields(record: Record, target: Target, form: PrintedForm) -> dict[str, object]:
+def _fields(
+    record: Record, target: Target, columns: Sequence[Column], form: PrintedForm
+) -> dict[str, object]:
     body = record.body
     if isinstance(body, Barrier):
         mutation = type(body.mutation).__name__ if body.mutation else None
@@ -223,12 +233,15 @@ def _fields(record: Record, target: Target, form: PrintedForm) -> dict[str, obje
             "mutation": mutation,
             "partitions" if target.by_partition else "vnodes": len(body.progress),
         }
-        return {"op": "BARRIER", "kind": body.kind.name, "prev": body.prev, **progress}
+        announced = (
+            {"columns": {name: json.loads(text) for name, text in body.columns}} if body.columns else {}
+        )
+        return {"op": "BARRIER", "kind": body.kind.name, "prev": body.prev, **progress, **announced}
     shown = plain if target.table.has_key else _bytes_as_they_came
     fields = {"op": body.op.name, "key": [shown(value) for value in record.key or ()]}
     if form is PrintedForm.JSON:
-        return {**fields, "before": _named(body.before, target), "after": _named(body.after, target)}
-    return {**fields, "row": _named(body.row, target)}
+        return {**fields, "before": _named(body.before, columns), "after": _named(body.after, columns)}
+    return {**fields, "row": _named(body.row, columns)}
 
 
 def _bytes_as_they_came(key: bytes | None) -> object:
@@ -239,25 +252,25 @@ def _bytes_as_they_came(key: bytes | None) -> object:
         return {"base64": plain(key)}
 
 
-def _named(row: Row | None, target: Target) -> dict[str, object] | None:
+def _named(row: Row | None, columns: Sequence[Column]) -> dict[str, object] | None:
     if row is None:
         return None
-    return {column.name: plain(value) for column, value in zip(target.columns, row, strict=True)}
+    return {column.name: plain(value) for column, value in zip(columns, row, strict=False)}
 
 
 def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _print_table(target: Target, rows: list[Row], form: PrintedForm) -> None:
-    names = [column.name for column in target.columns]
+def _print_table(columns: Sequence[Column], rows: list[Row], form: PrintedForm) -> None:
+    names = [column.name for column in columns]
     match form:
         case PrintedForm.CSV:
             writer = csv.writer(sys.stdout, lineterminator="\n")
             writer.writerow(names)
             writer.writerows([plain(value) for value in row] for row in rows)
         case PrintedForm.JSON:
-            sys.stdout.writelines(_json(_named(row, target)) + "\n" for row in rows)
+            sys.stdout.writelines(_json(_named(row, columns)) + "\n" for row in rows)
         case PrintedForm.TEXT:
             shown = Table(*names, caption=f"{len(rows)} rows")
             for row in rows:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +14,9 @@ from schemas.errors import Code, ConfigError
 from schemas.faults import Faults
 from schemas.formats.protocol import Format, Images
 from schemas.formats.registry import DEFAULT
+from schemas.job import JobDefinition
 from schemas.kinds.projection import columns_of_text, declared_projection, key_of, output_columns
+from schemas.kinds.table_changes import AddColumn, altered
 from schemas.settings.config import ServiceConfig, load
 from schemas.settings.documents import read_mapping
 from schemas.settings.kafka import load_kafka, reach
@@ -25,6 +29,8 @@ from streaming.cli.jobs.definitions import job_named, known_jobs
 from streaming.cli.topics.initial import start_in
 from streaming.control.known_table import as_known
 from streaming.kafka.clients import KafkaSettings
+from streaming.reading.records.forms import RecordForm
+from streaming.reading.topic import Grown, RecordStream
 from streaming.registry.book import AskedSchemas
 from streaming.registry.client import Registry
 from streaming.registry.outputs import OutputSchemas
@@ -63,6 +69,19 @@ class Target:
     """Of an upstream: what its changes begin from, where that is not an empty table."""
     job: str | None = None
     """The job whose output it is, where a job named the topic."""
+    output_form: RecordForm | None = None
+    grown: Grown | None = None
+    """Of an output that may get columns while it is read."""
+
+    @property
+    def form(self) -> RecordForm:
+        """The form of its records."""
+        return self.output_form or RecordForm.of(self.format)
+
+    def stream(self) -> RecordStream:
+        """A reader of its entries."""
+        begins = self.start.offsets if self.start else ()
+        return RecordStream(self.columns, self.key_columns, self.form, begins, self.grown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +188,7 @@ def output_target(
     of_job = job if topic is None else None
     if loaded is not None and topic is None:
         barriers = loaded.topics.barriers
-    start = None
+    start, form, grown = None, None, None
     if folds and loaded is not None and topic is None and job is None:
         refuse_read_once(loaded)
         start = start_in(loaded)
@@ -181,7 +200,8 @@ def output_target(
         topic, format_, barriers = topic or wanted.output, wanted.format, wanted.barrier_topic
         by_partition = wanted.parts_are_partitions
         if not columns:
-            shown = wanted.columns
+            shown, form = wanted.columns, RecordForm.of_output(wanted, declared)
+            grown = partial(_grown, loaded, wanted) if wanted.sends_new else None
         in_key = key_of(shown, wanted.key or declared.primary_key)
     return Target(
         kafka=broker.settings(loaded),
@@ -194,7 +214,21 @@ def output_target(
         by_partition=by_partition,
         start=start,
         job=of_job,
+        output_form=form,
+        grown=grown,
     )
+
+
+def _grown(
+    config: ServiceConfig, job: JobDefinition, announced: Sequence[tuple[str, str]]
+) -> tuple[Sequence[Column], RecordForm]:
+    """Columns and form of a job's output once its barriers have announced further columns."""
+    new = [AddColumn(*each) for each in announced if each[0] not in config.table.by_name]
+    table = altered(config.table, new)
+    job = job.with_all(table)
+    if job.format.framed:
+        job = OutputSchemas(config.registry, table).found(job)
+    return job.columns_of(table), RecordForm.of_output(job, table)
 
 
 def refuse_read_once(config: ServiceConfig) -> None:

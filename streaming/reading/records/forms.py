@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, NamedTuple, Self
 
 from pydantic import BaseModel
 
+from schemas.job import JobDefinition
 from schemas.position import Key
-from schemas.records import Change
-from schemas.table import Column
+from schemas.records import Change, Row
+from schemas.table import Column, TableSchema
 from streaming.reading.records.logs import PlaceInLog
 from streaming.reading.values.writer_schemas import SchemaLookup
 
@@ -50,6 +51,12 @@ class RecordForm:
     key_id: int = 0
     value_id: int = 0
     """Of an output with schemas by id: those that its records begin with."""
+    earlier: tuple[tuple[int, int], ...] = ()
+    """Of an output that may get columns: the numbers of columns that records had before, each with its schema's id."""
+    fills: Row = ()
+    """Of such an output: what each column is in records that lack it."""
+    first_width: int = 0
+    """Of such an output: the columns that it began with, if that is known."""
 
     @classmethod
     def of(cls, declared: BaseModel) -> Self:
@@ -65,6 +72,19 @@ class RecordForm:
             more |= {"key_id": ids.key, "value_id": ids.value}
         chosen = "deleted_field" in declared.model_fields_set
         return cls(**known, **more, is_output=is_output, is_deleted_field_chosen=chosen)
+
+    @classmethod
+    def of_output(cls, job: JobDefinition, table: TableSchema) -> Self:
+        """The form of a job's output, which may lack columns that the table has got."""
+        form, ids = cls.of(job.format), job.format.ids
+        if not job.sends_new:
+            return form
+        widths = range(job.first_width or 1, len(job.columns))
+        earlier = (
+            tuple((width, 0) for width in widths) if not job.format.framed else ids.earlier if ids else ()
+        )
+        fills = tuple(table.by_name[column.source].fill for column in job.columns)
+        return replace(form, earlier=earlier, fills=fills, first_width=job.first_width)
 
     @property
     def rows_before(self) -> RowImages:
@@ -116,13 +136,15 @@ class ReadRecord(NamedTuple):
     """The content of a record. `change` is None where it says nothing of the table.
 
     `left_out` are columns, by index, whose value is what it was: None in `change`. `place` is where the change stands
-    in the log of its database, where that can be compared. `key` is the record's; None where it was not read.
+    in the log of its database, where that can be compared. `key` is the record's; None where it was not read. `width`:
+    with how many columns the row was written, in an output that may get some; None elsewhere, and without a row.
     """
 
     change: Change | None
     left_out: tuple[int, ...] = ()
     place: PlaceInLog | None = None
     key: Key | None = None
+    width: int | None = None
 
 
 CHANGE_FORM = RecordForm()

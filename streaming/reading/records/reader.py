@@ -13,6 +13,7 @@ from schemas.position import Key
 from schemas.table import Column
 from streaming.reading.records.avro_records import AvroRecords
 from streaming.reading.records.forms import ReadRecord, RecordForm
+from streaming.reading.records.grown import GrownReader
 from streaming.reading.records.json_records import JsonRecords
 from streaming.reading.records.outputs import AvroOutput, JsonOutput, OutputReader
 from streaming.reading.records.upstreams import Appended, ChangeEvents, Upserts, UpstreamReader
@@ -44,11 +45,14 @@ class PlainChanges(UpstreamReader):
             raise reason.as_input(Code.CHANGE_MALFORMED, "a value", where) from None
 
 
-def _output(form: RecordForm, columns: Columns, key_columns: Columns) -> OutputReader:
-    if form.encoding == "avro-registry":
-        return OutputReader(form, columns, key_columns, AvroOutput(form, columns, key_columns))
-    connect = form.encoding == "json-schema"
-    return OutputReader(form, columns, key_columns, JsonOutput(columns, key_columns, connect=connect))
+def _output(form: RecordForm, columns: Columns, key_columns: Columns) -> UpstreamReader:
+    def of(form: RecordForm, columns: Columns) -> OutputReader:
+        if form.encoding == "avro-registry":
+            return OutputReader(form, columns, key_columns, AvroOutput(form, columns, key_columns))
+        connect = form.encoding == "json-schema"
+        return OutputReader(form, columns, key_columns, JsonOutput(columns, key_columns, connect=connect))
+
+    return GrownReader(form, columns, of) if form.fills else of(form, columns)
 
 
 def _records(form: RecordForm, columns: Columns, key_columns: Columns) -> AvroRecords | JsonRecords:

@@ -180,7 +180,9 @@ class PartitionOrder:
         if value is None:
             return _invalid(entry)
         given = entry.key, entry.value
-        return entry._replace(key=key, value=value, barrier=None, given=given, place=record.place)
+        return entry._replace(
+            key=key, value=value, barrier=None, given=given, place=record.place, width=record.width
+        )
 
     def _filled(self, key: bytes, value: bytes, op: Op, left_out: Sequence[int]) -> bytes | None:
         """The change with the values of the row before; None where there is none."""

@@ -37,7 +37,7 @@ class CanonicalRecord(NamedTuple):
     """A key and a change in canonical form, by what its record has of them.
 
     `value` is None for a record that says nothing of the table. For an invalid one it is empty, the key is as it came,
-    and `fault` says why. `left_out` and `place` are those of `ReadRecord`.
+    and `fault` says why. `left_out`, `place` and `width` are those of `ReadRecord`.
     """
 
     key: bytes | None
@@ -45,6 +45,7 @@ class CanonicalRecord(NamedTuple):
     fault: RecordFault | None = None
     left_out: tuple[int, ...] = ()
     place: PlaceInLog | None = None
+    width: int | None = None
 
 
 class CanonicalReader:
@@ -81,7 +82,7 @@ class CanonicalReader:
         except InputError as error:
             return CanonicalRecord(key, b"", RecordFault.of(error))
         change = self._rows.change_bytes(record.change)
-        return CanonicalRecord(own_key, change, None, record.left_out, record.place)
+        return CanonicalRecord(own_key, change, None, record.left_out, record.place, record.width)
 
 
 Chunks = Iterator[list[TopicEntry]]

@@ -35,6 +35,7 @@ class Shortened(Source):
 
     def __post_init__(self) -> None:
         self._progress: dict[int, VnodeProgress] | None = {}
+        self._columns = dict[str, str]()
         self._is_first = True
 
     def entries(self) -> Iterator[TopicEntry]:
@@ -56,12 +57,14 @@ class Shortened(Source):
         is_start = (self._is_first and not barrier.full) or not (self._progress or barrier.progress)
         self._is_first = False
         self._progress |= {each.vnode: each for each in barrier.progress}
+        self._columns |= dict(barrier.columns)
         if barrier.curr < self.since:
             return None
         progress, self._progress = tuple(self._progress.values()), None
         if is_start or not self.lists:
             return entry
-        return entry._replace(closes=replace(barrier, progress=progress), joined=True)
+        columns = tuple(self._columns.items())
+        return entry._replace(closes=replace(barrier, progress=progress, columns=columns), joined=True)
 
 
 @dataclass

@@ -58,4 +58,6 @@ def test_a_key_is_shown_as_it_came(key: bytes | None, shown: str) -> None:
     table = declare(TABLE, has_key=False)
     target = Target(KafkaSettings("unused"), "up", table, table.columns, (), AppendFormat())
     record = Record("up-0@7", 0, 3, (key,), Change(Op.INSERT, None, (5,)))
-    assert _line(record, target, PrintedForm.TEXT) == f'up-0@7\t3\tINSERT\t{shown}\t{{"id": 5}}'
+    assert (
+        _line(record, target, table.columns, PrintedForm.TEXT) == f'up-0@7\t3\tINSERT\t{shown}\t{{"id": 5}}'
+    )
