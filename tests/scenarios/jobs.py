@@ -20,6 +20,7 @@ JOB_OPTIONS = (
     "until",
     "hash_key",
     "key",
+    "new_columns",
 )
 
 
@@ -31,7 +32,9 @@ def declaration(command: Command, table: TableSchema) -> dict[str, object]:
     is_counted = given.get("read") == "topic" or table.by_partition
     if not is_counted or "partitions" in given:
         declared["output_partitions"] = command.number("partitions", 1)
-    declared |= {key: given[key] for key in ("read", "format", "from", "until") if key in given}
+    declared |= {
+        key: given[key] for key in ("read", "format", "from", "until", "new_columns") if key in given
+    }
     declared |= {"filter": given["filter"]} if "filter" in given else {}
     declared |= {"columns": columns_of_text(given["columns"])} if "columns" in given else {}
     declared |= {"key": columns_of_text(given["key"])} if "key" in given else {}

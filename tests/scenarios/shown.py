@@ -19,8 +19,9 @@ from state.values.plan import BatchPlan, JobState
 from state.values.progress import Completed, Progress
 from streaming.core.jobs import jobs_after
 from streaming.kafka.topics import PartitionId
+from streaming.reading.records.forms import RecordForm
+from streaming.reading.records.reader import reader_of
 from streaming.verify.history import TopicEntry
-from tests.kit.sent_records import sent_reader
 from tests.kit.upstream import EPOCH_STEP
 from tests.scenarios.keys import Keys
 from tests.simulation.judge import committed, progress_of
@@ -65,10 +66,15 @@ class Shown:
             barrier = entry.closes or decode_barrier(entry.barrier, entry.value, where="output")
             listed = ", ".join(map(self._position, barrier.progress))
             mutation = "" if barrier.mutation is None else f" with {barrier.mutation}"
-            return f"barrier {number_of(barrier.curr)}{mutation}" + (f": {listed}" if listed else "")
-        sent = sent_reader(job.format, job.columns_of(table), job.key_columns_of(table))
-        change = sent.record(entry.key, entry.value).change
+            announced = "".join(f" with {name} {text}" for name, text in barrier.columns)
+            return f"barrier {number_of(barrier.curr)}{mutation}{announced}" + (
+                f": {listed}" if listed else ""
+            )
+        form = RecordForm.of_output(job, table)
+        sent = reader_of(form, job.columns_of(table), job.key_columns_of(table))
+        change, *_, width = sent.record(entry.key, entry.value)
         assert change is not None
+        columns = columns[:width]
         if not table.has_key:
             return f"{'-' if entry.key is None else entry.key.decode()} {_text(change.row, columns)}"
         key = "/".join(
@@ -183,6 +189,6 @@ def number_of(epoch: int) -> int:
 def _text(row: Row, columns: Sequence[str]) -> str:
     return "/".join(
         "null" if value is None else str(value)
-        for value, name in zip(row, columns, strict=True)
+        for value, name in zip(row, columns, strict=False)
         if name != "id"
     )

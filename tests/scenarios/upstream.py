@@ -178,7 +178,9 @@ class Writer:
         # The file of a table that grows stays behind.
         is_behind = self.with_c is not None and command.name == "job"
         job = JobDefinition.declare(declared, narrowed(self.table) if is_behind else self.table)
-        self._jobs.setdefault(job.output, job)
+        # In the end it has the column, if it gets new ones.
+        ends = JobDefinition.declare(declared, self.table) if job.sends_new else job
+        self._jobs.setdefault(job.output, ends)
         return job
 
     # changes -----------------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ from tests.kit.upstream import Upstream
 from tests.simulation.cases import Case
 from tests.simulation.changelog import Changelog
 from tests.simulation.fault_policies import Order
-from tests.simulation.histories import Verdict, played
+from tests.simulation.histories import PERIOD_SHARE_MS, Verdict, played
 from tests.simulation.jobs import job_of, table_of
 from tests.simulation.redelivery import crashes_of
 from tests.simulation.suspending import EndsFirst, Suspending, TriesAgainFirst
@@ -45,6 +45,8 @@ VNODES = 2
 FILL = 7
 _COLUMN = {"type": "int", "fill": FILL}
 _ADDED = AddColumn("c", json.dumps(_COLUMN))
+SENDS = None, "upsert", None, "debezium", None
+"""Forms of the job of before; with None it keeps its columns."""
 Place = tuple[int, int]
 
 
@@ -140,23 +142,27 @@ class AddsItself(Altering):
         return False
 
 
-def wide_job(name: str, rate_limit: int | None) -> JobDefinition:
+def wide_job(name: str, rate_limit: int | None, **more: str) -> JobDefinition:
     """A job with all columns, of which a service with the first table knows nothing."""
-    return JobDefinition.declare(
-        {"name": name, "output": name, "output_partitions": 2, "rate_limit": rate_limit}, WIDE
-    )
+    declared = {"name": name, "output": name, "output_partitions": 2, "rate_limit": rate_limit}
+    return JobDefinition.declare({**declared, **more}, WIDE)
 
 
 @cache
-def growing(seed: int = 0, *, is_asked: bool = False) -> Setting:
+def growing(seed: int = 0, *, is_asked: bool = False, sends: str | None = None) -> Setting:
     """A job of before that is under way; the field comes to one partition first, and some records never have it.
 
     Then comes a job with all columns, which also reads rows that no record came for since. `seed` decides about keys,
     values, and where the field is. `is_asked`: a barrier asks for the column, before the first record that has it.
+    `sends`: the form of the job of before, if its output gets the column.
     """
     chance = random.Random(f"growing {seed}")
     jobs = {"copy": job_of("copy", "copy", VNODES, rate_limit=2), "late": wide_job("late", 2)}
     upstream, with_c = Upstream(WIDE, partitions=2), set[Place]()
+    if sends is not None:
+        jobs["copy"] = wide_job("copy", 2, format=sends, new_columns="send")
+        if sends == "debezium":
+            upstream.every_ms = PERIOD_SHARE_MS  # of the others no barrier is full
 
     def put(key: int, n: int, *, lacks: bool) -> None:
         before = [len(each) for each in upstream.topic.partitions]
@@ -185,7 +191,8 @@ def growing(seed: int = 0, *, is_asked: bool = False) -> Setting:
 def play_growing(seed: int, instance_type: type[Altering] = Altering) -> Verdict:
     """A random history of a table that grows; of every second one by itself."""
     operator = type("AddsItself", (AddsItself, instance_type), {}) if seed % 2 else instance_type
-    return played(growing(seed, is_asked=seed % 3 == 0), random.Random(f"growing {seed}"), seed, operator)
+    setting = growing(seed, is_asked=seed % 3 == 0, sends=SENDS[seed % len(SENDS)])
+    return played(setting, random.Random(f"growing {seed}"), seed, operator)
 
 
 def alterations(order: Order, instance_type: type[Altering] = Altering) -> Iterator[Case]:
@@ -196,3 +203,15 @@ def alterations(order: Order, instance_type: type[Altering] = Altering) -> Itera
             yield Case(f"{operator.__name__}, {case.where}", case.play)
     for case in crashes_of(growing(is_asked=True), order, instance_type):
         yield Case(f"asked by a barrier, {case.where}", case.play)
+    yield from sent_on(order, instance_type)
+
+
+def sent_on(order: Order, instance_type: type[Altering] = Altering) -> Iterator[Case]:
+    """The same of outputs that get the column."""
+    operator = type("AddsItself", (AddsItself, instance_type), {})
+    for form in filter(None, SENDS):
+        for is_asked in (False, True):
+            by = instance_type if is_asked else operator
+            for case in crashes_of(growing(1, is_asked=is_asked, sends=form), order, by):
+                asked = "asked by a barrier" if is_asked else "by itself"
+                yield Case(f"{form} gets it, {asked}, {case.where}", case.play)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -10,10 +11,11 @@ from state.columns import OFFSET, PARTITION
 from state.journal import Journal
 from state.replica import Replica
 from state.values.bound_table import BoundTable
+from state.values.plan import JobState
 from streaming.lane.task import LaneTask
 from streaming.protocol.batches import Batches
 from streaming.source.decoded import AFTER, BEFORE
-from tests.simulation.altering import Altering, GrowingChangelog
+from tests.simulation.altering import AddsItself, Altering, GrowingChangelog
 
 
 class FillsByTheSwitch(Altering):
@@ -50,6 +52,26 @@ class _LeavesDeltaAsItWas(Replica):
 
 class _Unaltered(Batches):
     replica_type = _LeavesDeltaAsItWas
+
+
+class TellsInOneBatch(AddsItself):
+    """Barriers tell a new column in the batch that was open alone, which some lanes may have sent before."""
+
+    def with_new_columns(self, job: JobState) -> JobState:
+        grown = super().with_new_columns(job)
+        return replace(grown, tells=min(grown.tells, 1))
+
+
+class GrowsAtTheNextStart(AddsItself):
+    """The batch that was open, and those behind it, go on with the columns that jobs had."""
+
+    def take_over(self, journal: Journal) -> Batches:
+        known = journal.current
+        self.had = known is not None and "c" in BoundTable.from_binding(known.table).table.by_name
+        return super().take_over(journal)
+
+    def with_new_columns(self, job: JobState) -> JobState:
+        return super().with_new_columns(job) if self.had else job
 
 
 class AltersDeltaOnce(Altering):

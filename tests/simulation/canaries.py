@@ -299,6 +299,13 @@ CANARIES = (
     *(Canary("reading", broken, how, reading=True) for broken, how in _READING.items()),
     *(Canary("suspended", broken, how) for broken, how in _SUSPENDED.items()),
     *(Canary("altered", broken, how) for broken, how in _ALTERED.items()),
+    *(
+        Canary("altered", broken, how, crashes_of=partial(growing, 1, sends="upsert"))
+        for broken, how in {
+            "new columns are announced by one batch": altered.TellsInOneBatch,
+            "a job gets columns at the next start": altered.GrowsAtTheNextStart,
+        }.items()
+    ),
     Canary(
         "power", "chunks are not synced", _breaking(storage=reading.UnsyncedChunks), power=True, reading=True
     ),

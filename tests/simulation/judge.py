@@ -25,6 +25,7 @@ from schemas.job import JobDefinition
 from schemas.position import Key, position_to_text
 from schemas.records import Barrier, Row, VnodeProgress
 from schemas.settings.security import hash_key_of
+from schemas.table import TableSchema
 from state.columns import EPOCH, OFFSET, PARTITION
 from state.journal import Journal
 from state.ledger import Ledger
@@ -106,7 +107,8 @@ def _output(world: World, job: JobDefinition, state: JobState | None) -> Iterato
     condition = None if job.filter is None else condition_of(parse_filter(job.filter, table), table)
     upstream = changelog.entries if world.setting.parks else _without_faulty(changelog)
     sources = [[ListSource(each) for each in topic] for topic in (upstream, partitions)]
-    form, findings = RecordForm.of(job.format), Findings()
+    began_with = 0 if state is None else state.definition.first_width
+    form, findings = RecordForm.of_output(replace(job, first_width=began_with), table), Findings()
     view = OutputView(table, job.columns, condition, form.rows_before, hash_key_of(job), job.key)
     letters = None
     if world.setting.parks:
@@ -121,6 +123,7 @@ def _output(world: World, job: JobDefinition, state: JobState | None) -> Iterato
         (job.output, output),
         findings,
         letters,
+        output_form=form,
         has_epochs=job.barrier_topic is not None,
         reads_upstream=job.scan.reads_upstream,
         from_now=job.from_now,
@@ -226,7 +229,7 @@ def _plans(world: World) -> Iterator[str]:
     for before, plan in pairwise(plans_of(world)):
         same = replace(before, skipped=plan.skipped, parked=plan.parked)
         others = same.jobs if world.setting.parks else _without_dropped(same.jobs, plan.jobs)
-        if replace(plan, jobs=same.jobs) == same and _is_less(plan.jobs, others):
+        if replace(plan, jobs=same.jobs) == same and _is_less(plan.jobs, others, table):
             continue  # the same without records at fault, or without slices that were too much
         if before.until is not None:
             begins = plan.first_offsets[: len(before.until)]
@@ -265,10 +268,15 @@ def _without_dropped(jobs: Sequence[JobPlan], left: Sequence[JobPlan]) -> list[J
     return [job for job in jobs if job.state.name in names]
 
 
-def _is_less(jobs: Sequence[JobPlan], others: Sequence[JobPlan]) -> bool:
-    """Whether jobs are the same ones, which may be paused and read less."""
+def _is_less(jobs: Sequence[JobPlan], others: Sequence[JobPlan], table: TableSchema) -> bool:
+    """Whether jobs are the same ones, which may have got columns, or be paused and read less."""
     return len(jobs) == len(others) and all(
-        job.state in (other.state, replace(other.state, paused=True, paused_by=job.state.paused_by))
+        job.state
+        in (
+            other.state,
+            replace(other.state.grown(table), tells=job.state.tells),
+            replace(other.state, paused=True, paused_by=job.state.paused_by),
+        )
         and set(job.slices) <= set(other.slices)
         for job, other in zip(jobs, others, strict=True)
     )

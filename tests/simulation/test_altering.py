@@ -6,7 +6,7 @@ from itertools import islice
 
 import pytest
 
-from tests.simulation.altering import Altering, alterations, growing, play_growing
+from tests.simulation.altering import Altering, alterations, growing, play_growing, sent_on
 from tests.simulation.cases import broken
 from tests.simulation.crashes import ORDERS, play_on
 from tests.simulation.fault_policies import NoFaults
@@ -40,6 +40,14 @@ def test_a_column_that_a_barrier_asks_for_is_there_before_its_first_record(order
 @pytest.mark.parametrize("order", [2, 3])
 def test_the_law_holds_after_a_crash_before_many_a_step(order: int) -> None:
     count, found = broken(islice(alterations(ORDERS[order]), order, None, 17))  # `make simulate` plays all
+    assert not found, "\n".join(found)
+    assert count > 15
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("order", [1, 3])
+def test_an_output_gets_the_column_in_time_after_a_crash_before_many_a_step(order: int) -> None:
+    count, found = broken(islice(sent_on(ORDERS[order]), order, None, 23))
     assert not found, "\n".join(found)
     assert count > 15
 
