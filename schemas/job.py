@@ -66,8 +66,7 @@ class JobDefinition:
     paused; later pauses are state. `from_now`: no row from before its start is sent. `until_complete`: it ends once all
     rows are sent. `hash_key_file` has the key of its hashes, on each machine with lanes. `key`: the table's columns in
     the keys of its records, if not the primary key alone. `has_columns`: the declaration names its columns; else they
-    are those that the table had when the job was made. `sends_new`: it gets those that the table gets; `first_width` is
-    how many it was made with, 0 if that is not known.
+    are those that the table had. `sends_new`: it gets those that the table gets; made with `first_width`, 0: unknown.
     """
 
     name: str
@@ -206,17 +205,15 @@ class JobDefinition:
     def differences(self, other: JobDefinition, table_widths: Collection[int] = ()) -> list[str]:
         """The differences of `other`, the later one, as text for people: `filter was ..., is ...`.
 
-        Keys that `MAY_CHANGE` are not compared. Where `other` leaves its columns out they may be those that
-        the table had once, whose numbers are `table_widths`.
+        Keys that `MAY_CHANGE` are not compared. Where `other` leaves its columns out they may be the first ones of the
+        table, as many as one of `table_widths`.
         """
         ours, theirs = json.loads(self.to_json()), json.loads(other.to_json())
         width = len(self.columns)
         if not other.has_columns and width in table_widths and other.columns[:width] == self.columns:
             theirs["columns"] = ours["columns"]
-        if self.parts_are_partitions and other.parts_are_partitions:
-            theirs["output_partitions"] = ours[
-                "output_partitions"
-            ]  # the upstream's, which may have gained some
+        if self.parts_are_partitions and other.parts_are_partitions:  # the upstream's, which may gain some
+            theirs["output_partitions"] = ours["output_partitions"]
         return [
             f"{key} was {json.dumps(ours.get(key))}, is {json.dumps(theirs.get(key))}"
             for key in dict.fromkeys([*KEYS, *ours, *theirs])
@@ -245,15 +242,15 @@ class JobDefinition:
         Raises: ConfigError(JOB_INVALID) for a table that lacks one.
         """
         columns = plain(names)
-        if lacking := [column.name for column in columns if column not in self.columns]:
-            found = f"a table without {', '.join(lacking)}, which its output has"
+        if lacking := ", ".join(column.name for column in columns if column not in self.columns):
+            found = f"a table without {lacking}, which its output has"
             raise ConfigError(Code.JOB_INVALID, where=f"job {self.name}", found=found)
         return replace(self, columns=columns, first_width=first)
 
     def with_all(self, table: TableSchema) -> JobDefinition:
         """This job with all columns of a table."""
-        first = self.first_width or len(self.columns)
-        return replace(self, columns=plain(table.column_names), first_width=first)
+        columns = plain(table.column_names)
+        return replace(self, columns=columns, first_width=self.first_width or len(self.columns))
 
     def new_columns_of(self, table: TableSchema) -> tuple[tuple[str, str], ...]:
         """The columns that it was not made with, as barriers tell them (`Barrier.columns`)."""

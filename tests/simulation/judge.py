@@ -76,9 +76,8 @@ def _violations(world: World) -> Iterator[str]:
             yield f"{instance.process.name} read for jobs that it had paused at its start"
         if instance.ended_as_owner:
             yield f"{instance.process.name} ended although the state was its own: {error!r}"
-    early = (
-        world.durable.topics.letters(EARLY_LETTERS) if (EARLY_LETTERS, 0) in world.durable.topics.logs else []
-    )
+    topics = world.durable.topics
+    early = topics.letters(EARLY_LETTERS) if (EARLY_LETTERS, 0) in topics.logs else []
     counts = Counter(letter.place for letter in early)
     yield from (f"{place} has {count} letters of the table" for place, count in counts.items() if count > 1)
     last = world.setting.changelog.last.curr
@@ -89,7 +88,7 @@ def _violations(world: World) -> Iterator[str]:
         return
     alive = {job.definition.output: job for job in jobs_after(plan, world.setting.table).jobs}
     for output, job in world.setting.every_job.items():
-        if world.durable.topics.partitions(output):
+        if topics.partitions(output):
             yield from _output(world, job, alive.get(output))
     yield from _progress(world, last)
     yield from _replica(world, last)
@@ -132,10 +131,8 @@ def _output(world: World, job: JobDefinition, state: JobState | None) -> Iterato
     report = checker.run(require_complete=state is not None)
     # A job that is dropped while its table is suspended may end within an interval.
     ends_early = state is None and not world.setting.parks
-    findings_left = [
-        each for each in report.findings if not (ends_early and each.rule is Rule.BARRIER_MISSING)
-    ]
-    yield from (str(finding) for finding in findings_left[:3])
+    left = [each for each in report.findings if not (ends_early and each.rule is Rule.BARRIER_MISSING)]
+    yield from (str(finding) for finding in left[:3])
     if job.until_complete and state is not None:
         yield from _end_of(world, job, partitions)
     elif report.behind and state is not None:
@@ -245,10 +242,9 @@ def _plans(world: World) -> Iterator[str]:
         is_followed = outcome.lanes in (None, plan.lanes) or world.durable.restored
         if plan.lanes_set != outcome.lanes or not is_followed:
             yield f"the plan of {plan.epoch} has {plan.lanes} lanes, {plan.lanes_set} as set; {outcome.lanes} were set"
-        count, states = len(plan.first_offsets), [job.state for job in plan.jobs]
+        count, jobs = len(plan.first_offsets), [job.state for job in plan.jobs]
         grown = (job.with_partitions(count, job.definition.output_partitions) for job in outcome.jobs)
-        left = tuple(job if job in states else other for job, other in zip(grown, outcome.jobs, strict=True))
-        jobs = [job.state for job in plan.jobs]
+        left = tuple(job if job in jobs else other for job, other in zip(grown, outcome.jobs, strict=True))
         # The instance that was to pause them may have died before its plan was written.
         opened = [job for job in jobs if job.opened]
         if plan.epoch in paused_at and opened and all(job.paused for job in opened):
