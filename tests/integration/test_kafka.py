@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+import psutil
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
@@ -34,6 +35,7 @@ from streaming.kafka.topics import (
 )
 from streaming.kafka.transactions import TransactionalProducer
 from tests.kit.kafka_topics import read_tail
+from tests.kit.real import await_condition
 
 Topic = Callable[..., str]
 NOBODY = "127.0.0.1:1"
@@ -306,6 +308,8 @@ class StoppingClient(AdminClient):
 
     def list_offsets(self, *asked: Any, **options: Any) -> Any:
         os.kill(self.pid, signal.SIGSTOP)
+        broker = psutil.Process(self.pid)  # some of its threads go on for a moment
+        await_condition(lambda: broker.status() == psutil.STATUS_STOPPED, "a broker that stands still")
         return super().list_offsets(*asked, **options)
 
 

@@ -248,7 +248,7 @@ class Stage:
     upstream: RealUpstream
     folder: Path
     jobs: Sequence[dict[str, Any]] = ()
-    lanes: int = 2
+    lanes: int | None = 2
 
     def declared(self, **over: Any) -> dict[str, Any]:
         """The configuration as a user writes it."""

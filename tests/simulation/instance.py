@@ -56,6 +56,7 @@ from tests.simulation.beside import oldest
 from tests.simulation.broker import Broker, Topics
 from tests.simulation.compaction import Compactor
 from tests.simulation.initial import SimulatedWorkers
+from tests.simulation.jobs import fitting_lanes
 from tests.simulation.lanes import Lanes
 from tests.simulation.logged import SimulatedLogged
 from tests.simulation.rows import Disk, SimulatedStore
@@ -148,7 +149,6 @@ class Instance:
         except ConfigError as error:
             if error.code is not Code.RESCALE_REFUSED:
                 raise
-            self.lane_count = self._partitions  # what the error asks its operator to do
             return False
         except (EnvironmentProblem, OutcomeUnknown) as problem:
             if not self._worked:
@@ -224,7 +224,11 @@ class Instance:
         ]
         configured = [job.with_partitions(self._partitions) for job in self.jobs]
         new = () if batches.state.lanes_set else configured
-        refuse_rescale(known, new, batches.state.lanes, self.table, self._partitions)
+        try:
+            refuse_rescale(known, new, batches.state.lanes, self.table, self._partitions)
+        except ConfigError:
+            self.lane_count = fitting_lanes(known, new, self.table, self._partitions)
+            raise
 
     def take_over(self, journal: Journal) -> Batches:
         self._partitions = self.arrivals.partitions

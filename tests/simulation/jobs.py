@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 
 from schemas.job import JobDefinition
+from schemas.kinds.lanes import rescale_misfit
 from schemas.kinds.projection import OutputColumn
 from schemas.kinds.scans import TopicScan
 from schemas.table import TableSchema, declare
@@ -93,3 +95,15 @@ def shown_otherwise(job: JobDefinition, chance: random.Random) -> JobDefinition:
 def reading_topic(job: JobDefinition) -> JobDefinition:
     """The same job with `read: topic`, whose partitions the service counts."""
     return replace(job, scan=TopicScan(), output_partitions=0)
+
+
+def fitting_lanes(
+    known: Sequence[tuple[JobDefinition, bool]],
+    new: Sequence[JobDefinition],
+    table: TableSchema,
+    partitions: int,
+) -> int:
+    """What RESCALE_REFUSED asks an operator to set: the most lanes with which these jobs can run."""
+    names = {job.name for job, _ in known}
+    jobs = [*known, *((job, False) for job in new if job.name not in names)]
+    return next(n for n in range(partitions, 0, -1) if rescale_misfit(n, jobs, table, partitions) is None)

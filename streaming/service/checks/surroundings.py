@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 from schemas.kinds.table_changes import TableChange
 from schemas.records import RecordId
 from schemas.settings.config import ServiceConfig
+from schemas.settings.consistency import default_lanes
 from state.initial.start import AnyStart
 from state.journal import PATH as JOURNAL_PATH
 from state.journal import Entry, Journal
@@ -83,6 +84,13 @@ class Surroundings:
         """Find the `version`. Raises: as `version_of`."""
         self.version = version_of(self._counted, self.entry, self.changes, state=self.storage.root)
         self._settled = with_version(self._counted, self.version)
+        if not self.declared.lanes and not self.declared.table.by_partition:
+            # Nobody has asked for the number, so it also suits jobs that are in no file, and outputs that have yet to
+            # gain the partitions that the upstream has gained.
+            jobs = [job.with_partitions(self.upstream.partitions) for job in self.config.jobs]
+            jobs += [job.definition for job in self.known.jobs]
+            lanes = default_lanes(self.config.spark, self.config.table, jobs)
+            self._settled = self.config.model_copy(update={"lanes": lanes})
 
     @cached_property
     def sinks(self) -> Sinks:

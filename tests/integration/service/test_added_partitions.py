@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable
 from typing import Any
@@ -78,3 +79,26 @@ def test_rows_without_identity_go_on_in_the_same_partitions(set_up: SetUp) -> No
     for number in range(2):
         report = stage.verify(number)
         assert report.clean, report
+
+
+def test_a_start_by_default_suits_an_output_that_has_yet_to_gain_partitions(set_up: SetUp) -> None:
+    """The topic has two by then, for two lanes; the output has one, until a barrier tells of the second."""
+    stage = set_up(LOG, partitions=1)
+    stage.lanes = None
+    upstream = stage.upstream
+    fill(upstream, 60)
+    upstream.barrier()
+    with stage.running() as run:
+        while not run.is_complete("log"):
+            run.reach(upstream.barrier())
+        assert run.reports[-1].plan.lanes == 1
+    gain(upstream)
+    with stage.running() as run:
+        stir(upstream, 1)
+        run.reach(upstream.barrier())
+        assert run.reports[-1].plan.lanes == 1
+    with stage.running() as run:
+        stir(upstream, 2)
+        run.reach(upstream.barrier())
+        assert run.reports[-1].plan.lanes == min(2, len(os.sched_getaffinity(0)))
+    assert stage.verify().clean
