@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import structlog
 
-from schemas.errors import BackfillError, Code, ConfigError, EnvironmentProblem, TopicError
+from schemas.errors import BackfillError, Code, ConfigError, EnvironmentProblem, StateError, TopicError
 from schemas.job import JobDefinition
 from schemas.kinds.lanes import rescale_misfit
 from schemas.records import RecordId
@@ -62,7 +62,12 @@ class Planner:
         state.jobs = forward.joined(state.jobs, state.configured, state.epoch)
         state.progress = {job.name: job.first_progress for job in state.jobs} | state.progress
         tables = self._replica.log_epoch, self._replica.compacted_epoch, self._progress_table.epoch
-        return forward.step(state.jobs, state.configured, state.epoch, tables)
+        try:
+            return forward.step(state.jobs, state.configured, state.epoch, tables)
+        except StateError as error:
+            if self._journal.is_superseded:  # the outputs' records are the successor's
+                raise self._journal.fenced() from error
+            raise
 
     def first_part(self, barrier: AlignedBarrier, repeated: Sequence[RecordId]) -> BatchPlan:
         """The interval up to a barrier that no job waits for, before it is cut into parts."""

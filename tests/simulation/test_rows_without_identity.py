@@ -76,7 +76,8 @@ def draw_setting(rng: random.Random) -> Setting:
     )
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+# 74: a former instance finds that the output has gained partitions, by its successor.
+@pytest.mark.parametrize("seed", [*range(SEEDS), 74])
 def test_a_random_history_keeps_the_law(seed: int) -> None:
     rng = random.Random(seed)
     verdict = played(draw_setting(rng), rng, seed)
