@@ -38,6 +38,7 @@ from streaming.protocol.effects import (
 from streaming.protocol.lanes.attempts import ATTEMPTS, LaneAttempts, transactional_id
 from streaming.protocol.lanes.redelivery import log_new_logs
 from streaming.protocol.lanes.runner import Way
+from streaming.protocol.recovery.steps import fenced_if_superseded
 from streaming.protocol.report import Sums
 from streaming.protocol.setup import BatchSetup
 from streaming.protocol.stream_state import StreamState
@@ -225,7 +226,8 @@ class Executor:
         self.reading.settle(plan)
         if self.setup.forward.active:
             self.setup.forward.begin(plan.epoch)
-            self.state.jobs = self.setup.forward.adopted(self.state.jobs, plan.epoch)
+            with fenced_if_superseded(self.setup.journal):
+                self.state.jobs = self.setup.forward.adopted(self.state.jobs, plan.epoch)
         return outcome
 
     def commit(self, effect: Callable[[], None], reload: Callable[[], None]) -> None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import structlog
 
-from schemas.errors import BackfillError, Code, ConfigError, EnvironmentProblem, StateError, TopicError
+from schemas.errors import BackfillError, Code, ConfigError, EnvironmentProblem, TopicError
 from schemas.job import JobDefinition
 from schemas.kinds.lanes import rescale_misfit
 from schemas.records import RecordId
@@ -25,7 +25,7 @@ from state.values.progress import parts_done
 from streaming.core.batch_size import BatchSizer
 from streaming.core.jobs import PAUSED_AT_START, MutationReport
 from streaming.core.planning import CutFunction, choose_barriers, of_half_a_minute, upto_released
-from streaming.protocol.recovery.steps import Step, out_of_step, upto_mutation
+from streaming.protocol.recovery.steps import Step, fenced_if_superseded, out_of_step, upto_mutation
 from streaming.protocol.setup import BatchSetup
 from streaming.protocol.stream_state import StreamState
 from streaming.protocol.table_read import TableReading
@@ -59,15 +59,11 @@ class Planner:
     def step(self) -> Step | None:
         """The step by which the next batch brings an older state forward, None for an ordinary batch."""
         state, forward = self._state, self._forward
-        state.jobs = forward.joined(state.jobs, state.configured, state.epoch)
-        state.progress = {job.name: job.first_progress for job in state.jobs} | state.progress
         tables = self._replica.log_epoch, self._replica.compacted_epoch, self._progress_table.epoch
-        try:
+        with fenced_if_superseded(self._journal):
+            state.jobs = forward.joined(state.jobs, state.configured, state.epoch)
+            state.progress = {job.name: job.first_progress for job in state.jobs} | state.progress
             return forward.step(state.jobs, state.configured, state.epoch, tables)
-        except StateError as error:
-            if self._journal.is_superseded:  # the outputs' records are the successor's
-                raise self._journal.fenced() from error
-            raise
 
     def first_part(self, barrier: AlignedBarrier, repeated: Sequence[RecordId]) -> BatchPlan:
         """The interval up to a barrier that no job waits for, before it is cut into parts."""

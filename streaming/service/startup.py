@@ -174,7 +174,7 @@ class Startup:
             self._fence(transactional_id(batches.replica), former.lanes, former.plan)
         failpoints.reach(Failpoint.FENCED)
         # 5. Columns that are new in this version: the open batch may hold their first values.
-        batches.replica.add_missing_columns()
+        batches.add_missing_columns()
         batches.configure(config.jobs)
         return Owned(journal, upstream, source, lanes, batches, start, reads, version.widths)
 

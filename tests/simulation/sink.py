@@ -73,8 +73,10 @@ class SimulatedSink(Sink):
         if not topics.partitions(job.with_barriers):
             return None
         found = [barriers[-1] if barriers else None for barriers in self._barriers(job)]
-        for topic, partition in topics.partitions(job.output):
-            topics.last_barrier(SinkPartition(topic, partition, job.barrier_topic))
+        for _, partition in topics.partitions(
+            job.with_barriers
+        ):  # which may have yet to gain what the data has
+            topics.last_barrier(SinkPartition(job.output, partition, job.barrier_topic))
         return found
 
     def begins(self, job: JobDefinition) -> list[Barrier | None]:

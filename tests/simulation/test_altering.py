@@ -54,7 +54,8 @@ def test_an_output_gets_the_column_in_time_after_a_crash_before_many_a_step(orde
 
 @pytest.mark.slow
 def test_the_law_holds_in_random_histories() -> None:
-    verdicts = [play_growing(seed) for seed in range(60)]
+    # 2121: the last commit of a former instance comes just ahead of the one that alters the log.
+    verdicts = [play_growing(seed) for seed in (*range(60), 2121)]
     assert not [(each.seed, each.violations[0]) for each in verdicts if each.violations]
 
 

@@ -82,7 +82,12 @@ class Durable:
 
 
 def may_restore(setting: Setting, backup: Files) -> bool:
-    """Whether a state is one that a service can go on from: while a table is read it has to be the newest."""
+    """Whether a state is one that a service can go on from.
+
+    While a table is read it has to be the newest. So has one whose outputs gain the partitions of the topic.
+    """
+    if setting.changelog.rise and any(job.scan.reads_upstream for job in setting.every_job.values()):
+        return False
     if setting.changelog.timeline is None:
         return True
     storage = MemoryStorage(backup.copy(), Scheduler(NoFaults()))

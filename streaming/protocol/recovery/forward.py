@@ -189,6 +189,11 @@ class Forward:
         if first is None or first.curr < position:
             return job  # it has not started; or the records are foreign, and it is refused when it is to open
         begins = self._begins[job.definition.output]
+        if first.partitions < len(begins):
+            raise out_of_step(
+                f"an output that began with {first.partitions} of its {len(begins)} partitions",
+                "a state that is not older than the partitions that it has gained",
+            )
         start = job.start if first.curr > position and self._is_trimmed(first) else first.curr
         adopted = replace(job, start=start, opened=all(each is not None for each in begins))
         if not job.definition.sends_new:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from state.values.plan import BatchPlan
 from streaming.protocol.effects import Effect, TakeProgress, WritePlan, journaled, repeated
 from streaming.protocol.executor import Executor
+from streaming.protocol.recovery.steps import fenced_if_superseded
 from streaming.runtime.timing import Stopwatch
 
 
@@ -75,8 +76,9 @@ class Recovery:
         )
 
     def _adopt(self) -> None:
-        state = self.executor.state
-        state.jobs = self.executor.setup.forward.adopted(state.jobs, state.epoch)
+        state, setup = self.executor.state, self.executor.setup
+        with fenced_if_superseded(setup.journal):
+            state.jobs = setup.forward.adopted(state.jobs, state.epoch)
 
     def _repair_tables(self, open_plan: BatchPlan) -> bool:
         """Bring log and progress to the position, in a state whose tables were copied one after another.

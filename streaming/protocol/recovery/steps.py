@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from schemas.errors import Code, StateError
@@ -11,6 +12,7 @@ from schemas.kinds.lanes import parts_of
 from schemas.position import position_from_text
 from schemas.records import Barrier, VnodeProgress
 from schemas.table import TableSchema
+from state.journal import Journal
 from state.values.aligned import AlignedBarrier
 from state.values.plan import BatchPlan
 from state.values.progress import Completed, InProgress, NotStarted, Progress
@@ -54,6 +56,17 @@ def upto_mutation(barriers: Sequence[AlignedBarrier]) -> tuple[AlignedBarrier, .
 def out_of_step(found: str, expected: str, where: str | None = None) -> StateError:
     """The error for outputs and a state that can't be brought together."""
     return StateError(Code.OUTPUT_OUT_OF_STEP, where=where, found=found, expected=expected)
+
+
+@contextmanager
+def fenced_if_superseded(journal: Journal) -> Iterator[None]:
+    """Raise Fenced in place of a StateError for outputs that hold a successor's records by now."""
+    try:
+        yield
+    except StateError as error:
+        if journal.is_superseded:
+            raise journal.fenced() from error
+        raise
 
 
 _FINISHED = object()
