@@ -85,8 +85,8 @@ class Surroundings:
         self.version = version_of(self._counted, self.entry, self.changes, state=self.storage.root)
         self._settled = with_version(self._counted, self.version)
         if not self.declared.lanes and not self.declared.table.by_partition:
-            # Nobody has asked for the number, so it also suits jobs that are in no file, and outputs that have yet to
-            # gain the partitions that the upstream has gained.
+            # No file asks for the number, so it also suits jobs that are in none, and outputs that have yet to gain the
+            # partitions that the upstream has gained.
             jobs = [job.with_partitions(self.upstream.partitions) for job in self.config.jobs]
             jobs += [job.definition for job in self.known.jobs]
             lanes = default_lanes(self.config.spark, self.config.table, jobs)
