@@ -66,7 +66,7 @@ class JobDefinition:
     paused; later pauses are state. `from_now`: no row from before its start is sent. `until_complete`: it ends once all
     rows are sent. `hash_key_file` has the key of its hashes, on each machine with lanes. `key`: the table's columns in
     the keys of its records, if not the primary key alone. `has_columns`: the declaration names its columns; else they
-    are those that the table had. `sends_new`: it gets those that the table gets; made with `first_width`, 0: unknown.
+    are those that the table had. `sends_new`: it gets those that the table gets, after `first_width` (0: unknown).
     """
 
     name: str

@@ -17,7 +17,7 @@ _TELLING = 2
 """Batches whose barriers tell new columns: one that was open may be in some partitions already, the next is in none."""
 _OWN = ("start", "opened", "paused", "rate_limit")
 _ALSO = ("paused_by", "ended", "tells", "columns_refused")
-"""Those that are written where they are not the default, so that older versions can read the rest."""
+"""Fields that are written where they are not the default, so that older versions can read the rest."""
 
 
 @dataclass(frozen=True, slots=True)

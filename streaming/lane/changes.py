@@ -2,9 +2,8 @@
 
 Rows come out of the shuffle in any order. Every key lives in one upstream partition, so this order keeps the
 changes of each key in theirs (`streaming.lane.moved` where that is not so), and intervals cut the rows into contiguous
-runs. The barriers' own records, those that
-say nothing of the table, and those that the plan leaves out are dropped here. Invalid records keep their position: see
-`streaming.lane.faults`.
+runs. The barriers' own records, those that say nothing of the table, and those that the plan leaves out are dropped
+here. Invalid records keep their position: see `streaming.lane.faults`.
 """
 
 from __future__ import annotations

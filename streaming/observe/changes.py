@@ -22,23 +22,23 @@ Count = Annotated[int, Field(ge=1), BeforeValidator(_whole)]
 Rows = Annotated[int, Field(ge=0, le=_MAX_LIMIT), BeforeValidator(_whole)]
 
 
-class _Change(BaseModel):
+class _Request(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class AddedColumn(_Change):
+class AddedColumn(_Request):
     """A new column, as below `columns` in a configuration."""
 
     add: dict[str, str | dict[str, Any]] = Field(min_length=1, max_length=1)
 
 
-class RenamedField(_Change):
+class RenamedField(_Request):
     """A new name in records of a column, `{old: new}`."""
 
     rename: dict[str, str] = Field(min_length=1, max_length=1)
 
 
-class IgnoredField(_Change):
+class IgnoredField(_Request):
     """A field of records that is no column."""
 
     ignore: str
@@ -47,10 +47,10 @@ class IgnoredField(_Change):
 Changes = list[AddedColumn | RenamedField | IgnoredField]
 
 
-class NewJob(BaseModel):
+class NewJob(_Request):
     """A job, as below `jobs` in a configuration."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, serialize_by_alias=True)
+    model_config = ConfigDict(serialize_by_alias=True)
 
     name: str = Field(max_length=63)
     output: str = Field(max_length=249)
@@ -81,26 +81,20 @@ class NewJob(BaseModel):
         return {name: value for name, value in self.model_dump().items() if value is not None}
 
 
-class Limit(BaseModel):
+class Limit(_Request):
     """Snapshot rows per second; null takes the limit away."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     rate_limit: Rows | None
 
 
-class WantedLanes(BaseModel):
+class WantedLanes(_Request):
     """The number of lanes from the next barrier's batch on."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     lanes: Count
 
 
-class WantedChanges(BaseModel):
+class WantedChanges(_Request):
     """Changes of the table, for records from the next barrier on."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     changes: Changes = Field(min_length=1, max_length=MOST_CHANGES)
 
@@ -118,10 +112,8 @@ class Problem(ApiModel):
     next_step: str
 
 
-class WayOn(BaseModel):
+class WayOn(_Request):
     """A decision on a suspended table."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     skip_records: list[Annotated[str, Field(pattern=f"^{RECORD_PATTERN}$")]] = Field(
         [],

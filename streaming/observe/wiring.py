@@ -77,11 +77,11 @@ def _keeping_counts(cache: StatusCache, storage: Storage) -> Iterator[None]:
                 kept = counts
         return True
 
-    with repeated(keep, _COUNTS_KEPT_S, name="counts"):
-        try:
+    try:
+        with repeated(keep, _COUNTS_KEPT_S, name="counts"):
             yield
-        finally:
-            keep()
+    finally:
+        keep()  # behind the last of the repeated calls, whose counts may be older
 
 
 @contextmanager
@@ -136,8 +136,9 @@ def _cache_of(service: Service, *, can_steer: bool) -> StatusCache:
         columns=lambda: service.config.table.column_names,
     )
     cache.newest = lambda: service.barriers.newest() if service.barriers else []
-    cache.kept_counts = lambda: kept_counts(Storage(config.state))
-    cache.disk = StateSize(Storage(config.state), lambda: service.vitals.rows_folder).look
+    storage = Storage(config.state)
+    cache.kept_counts = lambda: kept_counts(storage)
+    cache.disk = StateSize(storage, lambda: service.vitals.rows_folder).look
     return cache
 
 

@@ -78,12 +78,11 @@ class Planner:
         a table can't be read as of a barrier that is over.
         """
         if self._reading.is_on:
-            if self._journal.is_superseded:  # the outputs' records are the successor's
-                raise self._journal.fenced()
-            raise out_of_step(
-                f"outputs that hold barrier {step.upto}, and a table that is not yet read to its end",
-                "a state that is older than its outputs only once its table is there",
-            )
+            with fenced_if_superseded(self._journal):
+                raise out_of_step(
+                    f"outputs that hold barrier {step.upto}, and a table that is not yet read to its end",
+                    "a state that is older than its outputs only once its table is there",
+                )
         if not step.silent:
             self._state.jobs = tuple(map(self._with_ids, self._state.jobs))
         plan = self._plan(barriers, self._replica.pin(), duplicates(barriers[-1]))

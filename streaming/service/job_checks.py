@@ -25,9 +25,7 @@ def counted(config: ServiceConfig, partitions: int) -> ServiceConfig:
     if not config.table.by_partition:
         if config.lanes:
             return config
-        counted_jobs = [job.with_partitions(partitions) for job in config.jobs]
-        lanes = default_lanes(config.spark, config.table, counted_jobs)
-        return config.model_copy(update={"lanes": lanes})
+        return with_default_lanes(config, partitions)
     lanes = config.lanes or partitions
     if partitions % lanes:
         raise ConfigError(
@@ -40,6 +38,14 @@ def counted(config: ServiceConfig, partitions: int) -> ServiceConfig:
     jobs = tuple(job.with_partitions(partitions) for job in config.jobs)
     table = config.table.with_partitions(partitions)
     return config.model_copy(update={"table": table, "lanes": lanes, "jobs": jobs})
+
+
+def with_default_lanes(
+    config: ServiceConfig, partitions: int, known: Iterable[JobDefinition] = ()
+) -> ServiceConfig:
+    """The configuration with a number of lanes that nothing asks for: it suits its jobs, and `known` ones."""
+    jobs = [*(job.with_partitions(partitions) for job in config.jobs), *known]
+    return config.model_copy(update={"lanes": default_lanes(config.spark, config.table, jobs)})
 
 
 def refuse_changed_jobs(

@@ -71,7 +71,7 @@ class UpstreamFold:
         self.recording = False
         """True if `changed` is kept: from the job's start on. Before that, only the table counts."""
         self.moves = 0
-        """How often a key may go on in another partition: as often as some were added."""
+        """The times that a key may go on in another partition: one for each rise."""
         self.changed: list[dict[bytes, ChangedKey]] = [{} for _ in range(keys.partitions)]
         self._apart = int(keys.is_by_partition)
         tables = keys.vnode_count if self._apart else 1

@@ -191,14 +191,7 @@ print("ended")
 
 
 def test_a_signal_in_the_middle_of_a_call_to_the_jvm_ends_the_session_well(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", _SIGNALLED],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=tmp_path,
-        timeout=120,
-    )
+    done = _played(_SIGNALLED, tmp_path)
     assert (done.stdout, done.stderr, done.returncode) == ("ended\n", "", 0)
 
 
@@ -227,16 +220,15 @@ print(len(found))
 
 
 def test_a_job_whose_session_ends_beneath_it_fails_with_an_error_that_is_foreseen(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", _ENDED_BENEATH],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=tmp_path,
-        timeout=120,
-    )
+    done = _played(_ENDED_BENEATH, tmp_path)
     assert (done.stdout, done.returncode) == ("1\n", 0), done.stderr[-2_000:]
     assert "Exception in thread" not in done.stderr
+
+
+def _played(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=folder, timeout=120
+    )
 
 
 def _driver(mode: str, folder: Path) -> subprocess.Popen[bytes]:

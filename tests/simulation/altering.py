@@ -207,7 +207,7 @@ def alterations(order: Order, instance_type: type[Altering] = Altering) -> Itera
 
 
 def sent_on(order: Order, instance_type: type[Altering] = Altering) -> Iterator[Case]:
-    """The same of outputs that get the column."""
+    """Crashes around the switch, of outputs that get the column."""
     operator = type("AddsItself", (AddsItself, instance_type), {})
     for form in filter(None, SENDS):
         for is_asked in (False, True):

@@ -1,4 +1,4 @@
-"""How much of a history's upstream has arrived, and the barriers among it."""
+"""Arrivals of a history's upstream, and the barriers among it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Found = TypeVar("Found")
 
 @dataclass
 class Arrivals:
-    """How many barriers of each partition can be seen, with all records before them.
+    """The barriers of each partition that can be seen, with all records before them.
 
     The closing ones stay back until everything else is done; then they come one by one, each after all the work that
     the one before gave. `most` says how many may come so far.
@@ -44,7 +44,7 @@ class Arrivals:
         self.deleted = self.deleted or [0] * self.changelog.count
 
     def copy(self) -> Arrivals:
-        """The same once more."""
+        """A second one in the same state."""
         return replace(self, counts=list(self.counts), deleted=list(self.deleted))
 
     def arrive(self, number: int) -> None:

@@ -82,7 +82,7 @@ class Topics:
     begins: dict[PartitionId, int] = field(default_factory=dict)
 
     def copy(self) -> Topics:
-        """The same once more."""
+        """A second one in the same state."""
         current = {name: replace(txn, places=dict(txn.places)) for name, txn in self.current.items()}
         logs = {place: list(log) for place, log in self.logs.items()}
         return Topics(logs, dict(self.epochs), current, list(self.late), self.count, dict(self.begins))

@@ -80,7 +80,7 @@ class Files:
     """True if one table is older than the others: what the upstream has to hold follows from that one."""
 
     def copy(self) -> Files:
-        """The same once more."""
+        """A second one in the same state."""
         tables = {path: list(versions) for path, versions in self.tables.items()}
         at_risk = dict(self.unsynced), dict(self.unnamed)
         return Files(tables, dict(self.contents), *at_risk, set(self.torn), self.count, self.is_mixed)

@@ -76,7 +76,7 @@ class Durable:
         return cls(Topics(), Files(), Arrivals(setting.changelog, most, deletes=setting.deletes))
 
     def copy(self) -> Durable:
-        """The same once more: what happens to one leaves the other as it is."""
+        """A second one in the same state: what happens to one leaves the other as it is."""
         durable = self.topics.copy(), self.files.copy(), self.arrivals.copy(), self.disk.copy()
         return Durable(*durable, self.now_ms, self.starts, self.restored, list(self.requests))
 

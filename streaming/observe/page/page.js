@@ -4,6 +4,7 @@
 const EVERY_MS = 1000;
 const SAID_MS = 2000;
 const ANSWER_MS = 10_000; // an answer that takes longer is none
+const COLUMN_NAME = /^[A-Za-z_]\w{0,127}$/;
 const byId = (id) => document.getElementById(id);
 let status = null;
 let past = []; // points of the last hour
@@ -237,7 +238,7 @@ function showWaysOn(now) {
     setText(byId("add-column"), `Add column ${field} as`);
     setText(byId("ignore-field"), `Ignore ${field}`);
     // Another name of the column needs the command.
-    byId("add-column").hidden = byId("column-type").hidden = !/^[A-Za-z_]\w{0,127}$/.test(field);
+    byId("add-column").hidden = byId("column-type").hidden = !COLUMN_NAME.test(field);
   }
   byId("try-again").hidden = !now.can_steer;
 }

@@ -1,7 +1,6 @@
 // What can be asked of the table as a whole: how many workers it has, and what becomes of fields that are no columns.
 "use strict";
 
-const COLUMN_NAME = /^[A-Za-z_]\w{0,127}$/;
 byId("undeclared-type").append(...[...byId("column-type").options].map((each) => each.cloneNode(true)));
 
 // Sends a request, and says beside its button what came of it.

@@ -12,7 +12,6 @@ from confluent_kafka.admin import AdminClient
 from schemas.kinds.table_changes import TableChange
 from schemas.records import RecordId
 from schemas.settings.config import ServiceConfig
-from schemas.settings.consistency import default_lanes
 from state.initial.start import AnyStart
 from state.journal import PATH as JOURNAL_PATH
 from state.journal import Entry, Journal
@@ -26,7 +25,7 @@ from streaming.core.jobs import JobsOutcome, jobs_after
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import admin
 from streaming.service.initial.start import start_of
-from streaming.service.job_checks import counted
+from streaming.service.job_checks import counted, with_default_lanes
 from streaming.sink.kinds import Sinks, SinkSetup
 from streaming.source.upstream_checks import UpstreamIdentity
 
@@ -87,10 +86,8 @@ class Surroundings:
         if not self.declared.lanes and not self.declared.table.by_partition:
             # No file asks for the number, so it also suits jobs that are in none, and outputs that have yet to gain the
             # partitions that the upstream has gained.
-            jobs = [job.with_partitions(self.upstream.partitions) for job in self.config.jobs]
-            jobs += [job.definition for job in self.known.jobs]
-            lanes = default_lanes(self.config.spark, self.config.table, jobs)
-            self._settled = self.config.model_copy(update={"lanes": lanes})
+            known = [job.definition for job in self.known.jobs]
+            self._settled = with_default_lanes(self.config, self.upstream.partitions, known)
 
     @cached_property
     def sinks(self) -> Sinks:
