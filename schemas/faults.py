@@ -119,6 +119,8 @@ def _text(item: ErrorDetails, model: type[BaseModel], prefix: str) -> str:
             return f"key {brief(last)} is no text"
         case "value_error":
             return f"{key}: {item['msg'].removeprefix('Value error, ')}"
+        case "tuple_type":
+            return f"{key} is {brief(item['input'])}: input should be a valid list"
         case _ if last in fields and not fields[str(last)].repr:
             # A user may have written a secret where the name of its file belongs: it is not quoted.
             return f"{key}: {message}"

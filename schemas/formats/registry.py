@@ -62,7 +62,7 @@ def format_keys(kinds: Mapping[str, type[Format]]) -> dict[str, tuple[str, str]]
     for kind, model in kinds.items():
         for name, each in model.model_fields.items():
             if name != "format":
-                keys.setdefault(name, (f"`{each.default}`", ""))
+                keys.setdefault(name, (f"`{each.default}`" if each.default else "none", ""))
                 found.setdefault(name, {}).setdefault(str(each.description), []).append(f"`{kind}`")
     for name, meanings in found.items():
         texts = (f"Of {', '.join(of)}: {meaning}" for meaning, of in meanings.items())

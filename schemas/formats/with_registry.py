@@ -41,8 +41,9 @@ class RegistryFormat(UpstreamFormat):
             "[becomes a column](operations.md#when-columns-change) by the schema of its record."
         ),
     ] = "ignore"
+    # A list in a file: not strict here, as a list is no tuple.
     ignored_columns: Annotated[
-        tuple[str, ...], Field(description="Fields that are ignored where others wait.")
+        tuple[str, ...], Field(strict=False, description="Fields that are ignored where others wait.")
     ] = ()
     _schemas: Schemas = PrivateAttr(default=KnownSchemas())
 

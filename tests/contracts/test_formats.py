@@ -241,4 +241,7 @@ def test_a_lane_leaves_no_broken_record_unseen(case: Case, data: st.DataObject) 
 def test_every_kind_has_its_name() -> None:
     for kinds in (UPSTREAM_FORMATS, OUTPUT_FORMATS):
         assert all(model().model_dump()["format"] == kind for kind, model in kinds.items())
+        for model in kinds.values():
+            # Every default is one that a file can have, too.
+            assert model.model_validate(model().model_dump(mode="json")) == model()
     assert isinstance(DEFAULT.images, Images)

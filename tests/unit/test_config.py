@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from schemas.errors import Code, ConfigError
+from schemas.formats.debezium import DebeziumFormat
 from schemas.kinds.projection import plain
 from schemas.settings.config import load
 from schemas.settings.documents import MAX_FILE_BYTES
@@ -72,6 +73,13 @@ def test_a_cluster_is_taken_to_have_cores_enough(tmp_path: Path, monkeypatch: py
 
 def test_a_section_with_all_its_lines_commented_out_means_the_defaults(tmp_path: Path) -> None:
     assert read(tmp_path, LEAST | {"kafka": None, "jobs": None, "spark": None}) == read(tmp_path, LEAST)
+
+
+def test_fields_to_ignore_are_a_list(tmp_path: Path) -> None:
+    upstream = {"topic": "t", "format": "debezium", "on_new_column": "wait", "ignored_columns": ["a", "__op"]}
+    assert read(tmp_path, LEAST | {"upstream": upstream}).upstream_format == DebeziumFormat(
+        on_new_column="wait", ignored_columns=("a", "__op")
+    )
 
 
 def test_yaml_and_json_say_the_same(tmp_path: Path) -> None:
@@ -164,6 +172,10 @@ def test_the_folder_of_rows_is_a_path_below_the_files_folder(tmp_path: Path) -> 
         ({"table": []}, "table is []"),
         ({"jobs": {}}, "jobs is {}"),
         ({"jobs": ["a"]}, "jobs.0 is 'a'"),
+        (
+            {"upstream": {"topic": "t", "format": "upsert", "ignored_columns": "a"}},
+            "upstream.ignored_columns is 'a': input should be a valid list",
+        ),
     ],
 )
 def test_a_fault_is_named_with_its_key_and_what_was_found(
