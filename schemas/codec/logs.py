@@ -9,7 +9,7 @@ Source: https://debezium.io/documentation/reference/stable/connectors/index.html
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 Position = tuple[int, ...]
@@ -28,6 +28,13 @@ MYSQL: Final = "mysql"
 SQLSERVER: Final = "sqlserver"
 CONNECTORS: Final = {POSTGRESQL: POSTGRESQL, MYSQL: MYSQL, "mariadb": MYSQL, SQLSERVER: SQLSERVER}
 """The connectors whose positions are compared, and whose logs those are."""
+
+_OF_ALL: Final = frozenset(("connector", "name", "db", "snapshot", "ts_ms"))
+_OF_FAMILY: Final = {
+    POSTGRESQL: frozenset(("sequence", "lsn")),
+    MYSQL: frozenset(("file", "gtid", "pos", "row", "server_id")),
+    SQLSERVER: frozenset(("commit_lsn", "change_lsn", "event_serial_no")),
+}
 
 STREAMED: Final = "false"
 INCREMENTAL: Final = "incremental"
@@ -85,6 +92,12 @@ class LogPosition(NamedTuple):
     log: LogId
     position: Position | None = None
     ts_ms: int | None = None
+
+
+def fields_of(connectors: Iterable[str | None]) -> frozenset[str]:
+    """Those of TEXTS and NUMBERS from which the positions of these connectors are made."""
+    families = {CONNECTORS.get(each or "") for each in connectors}
+    return _OF_ALL.union(*(fields for family, fields in _OF_FAMILY.items() if family in families))
 
 
 def is_of_snapshot(row: LogId, log: LogId) -> bool:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from schemas.codec.json.text import read_value
+from schemas.codec.json.text import may_exceed_limits, read_value
 from schemas.json.parsing.tokens import MAX_DEPTH, MAX_NAME, MAX_NUMBER, Fields, JsonError, Kind, Token
 from tests.kit.json_scan import fields_in, scanned, scanned_object
 
@@ -123,3 +125,26 @@ def test_what_is_right_is_read(text: str) -> None:
 def test_what_is_not_or_beyond_the_limits_is_not(text: str) -> None:
     assert read(text) is None
     assert strict(text) is None
+
+
+MANY = MAX_NUMBER // 4 - 2
+PIECES = st.one_of(
+    st.integers(MANY - 3, MANY + 3).map("7".__mul__),
+    st.integers(MAX_DEPTH // 3 - 1, MAX_DEPTH // 3 + 1).map(lambda count: count * "[}{"[: 1 + count % 3]),
+    st.integers(0, 900).map(" ".__mul__),
+    st.integers(0, 900).map("é".__mul__),
+    st.sampled_from(["", "1", '"', ".", "12", "x" * MAX_NAME]),
+)
+LONG_TEXTS = st.lists(PIECES, max_size=8).map("".join)
+
+
+@given(st.lists(LONG_TEXTS, max_size=6), st.integers(0, 6))
+@example(["7" * MANY, "7" * MANY + " " * MAX_DEPTH, "7" * (MANY - 1) + " " * MAX_DEPTH, "7" * MANY], 1)
+def test_texts_that_may_exceed_a_limit(found: list[str], start: int) -> None:
+    def may_exceed(text: str) -> bool:
+        data = text.encode()
+        is_deep = data.count(b"{") + data.count(b"[") >= MAX_DEPTH
+        return len(data) > MAX_NAME or is_deep or re.search(rb"[0-9]{%d}" % MANY, data) is not None
+
+    flags = may_exceed_limits(pa.array(found, pa.string()).slice(start)).tolist()
+    assert flags == [len(each.encode()) >= MAX_DEPTH and may_exceed(each) for each in found[start:]]

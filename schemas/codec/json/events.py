@@ -19,7 +19,7 @@ from schemas.codec.json.frames import FRAMED, Frames, unframed
 from schemas.codec.json.reader import JsonHalf, JsonReader, RowShape, Schemas, Shape, Slow, can_be_typed
 from schemas.codec.json.rows import ColumnForms
 from schemas.codec.json.text import fields_in, read_object
-from schemas.codec.logs import NUMBERS, TEXTS
+from schemas.codec.logs import NUMBERS, TEXTS, fields_of
 from schemas.codec.results import Flags, null_where, row_type
 from schemas.json.debezium_values import DebeziumValues
 from schemas.json.parsing.field_schemas import NO_SCHEMAS
@@ -29,6 +29,7 @@ from schemas.table import Column
 
 FORM = "a change event in JSON"
 _LONGS = range(-(2**63), 2**63)
+_SNAPSHOT = {True: "true", False: "false"}
 
 
 class JsonEvents(JsonReader):
@@ -140,15 +141,16 @@ class EventShape:
 
     def _sources(self, sources: Sequence[Any]) -> pa.StructArray:
         kind = self._kind.field("source").type
-        given = [self._no_source if each is None else each for each in sources]
+        given: list[Any] = [self._no_source if each is None else each for each in sources]
+        read = fields_of({each.connector for each in given}) | {"txId"}
         arrays = []
         for each, get in zip(kind, self._of_source, strict=True):
-            values: list[Any] = list(map(get, given))
-            if values.count(None) == len(values):
-                arrays.append(pa.nulls(len(values), each.type))
+            if each.name not in read:
+                arrays.append(pa.nulls(len(given), each.type))
                 continue
+            values: list[Any] = list(map(get, given))
             if each.name == "snapshot":
-                values = [_as_text(value) for value in values]
+                values = [_SNAPSHOT.get(value, value) for value in values]
             arrays.append(pa.array(values, each.type))
         return _where_found(pa.StructArray.from_arrays(arrays, fields=list(kind)), sources)
 
@@ -159,10 +161,6 @@ def _where_found(structs: pa.StructArray, found: Sequence[Any]) -> pa.StructArra
 
 def _without_nulls(fields: Fields) -> dict[str, Token]:
     return {name: token for name, token in dict(fields).items() if token.kind is not Kind.NULL}
-
-
-def _as_text(snapshot: bool | str | None) -> str | None:
-    return ("true" if snapshot else "false") if type(snapshot) is bool else snapshot
 
 
 def _text(token: Token | None, name: str) -> str | None:

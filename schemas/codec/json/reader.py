@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from schemas.by_op import in_order
 from schemas.codec.json.cells import JsonCell
 from schemas.codec.json.frames import FRAMED, Frames
-from schemas.codec.json.text import SHORT, may_exceed_limits, text_of
+from schemas.codec.json.text import may_exceed_limits, text_of
 from schemas.codec.results import Flags, ReadStructs, Rows, flags_of, taken
 from schemas.errors import Code, InputError
 from schemas.json.parsing.field_schemas import FieldSchema
@@ -90,11 +90,7 @@ class JsonReader(ABC):
 
     def are_usual(self, texts: pa.StringArray) -> Flags:
         """False for a text that the typed decoder could take in another meaning."""
-        usual = np.ones(len(texts), np.bool_)
-        lengths = pc.binary_length(texts).to_numpy(zero_copy_only=False)
-        for row in np.flatnonzero(lengths >= SHORT):
-            usual[row] = not may_exceed_limits(texts[int(row)].as_py())
-        return usual
+        return ~may_exceed_limits(texts)
 
     def read(self, records: pa.BinaryArray) -> ReadStructs:
         """Reads n keys or values, none of which is null."""

@@ -10,6 +10,11 @@ import re
 import sys
 from typing import Any, NoReturn
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.codec.results import Flags, Rows, taken
 from schemas.errors import Code
 from schemas.json.parsing.tokens import MAX_DEPTH, MAX_NAME, MAX_NUMBER, Fields, JsonError, Kind, Token
 
@@ -21,8 +26,11 @@ _SIGNIFICANT = re.compile(r'"(?:[^"\\]++|\\.)*+"|[\[\]{}]', re.DOTALL)
 _AS_ZEROS = bytes(ord("0") if chr(byte) in "0123456789" else ord(" ") for byte in range(256))
 _MANY_DIGITS = b"0" * (MAX_NUMBER // 4 - 2)
 """A number that is too long has as many in a row: it has three parts at most, and few signs between them."""
-SHORT = min(MAX_DEPTH, MAX_NUMBER)
+_SHORT = min(MAX_DEPTH, MAX_NUMBER)
 """Bytes of a text from which on it may exceed a limit."""
+_IN_A_ROW = 4
+_STRIDE = len(_MANY_DIGITS) // _IN_A_ROW
+"""Of bytes so far apart at least so many in a row are among as many digits."""
 _PLAIN = {
     None: Token(Kind.NULL, "null"),
     True: Token(Kind.BOOLEAN, "true"),
@@ -30,10 +38,31 @@ _PLAIN = {
 }
 
 
-def may_exceed_limits(text: str) -> bool:
-    """False for all texts within the limits but few; a quick look at one of `SHORT` bytes or more."""
-    has_depth = text.count("{") + text.count("[") >= MAX_DEPTH
-    return len(text) > MAX_NAME or has_depth or _MANY_DIGITS in text.encode().translate(_AS_ZEROS)
+def may_exceed_limits(texts: pa.StringArray) -> Flags:
+    """Flags, False for all texts within the limits but few; no text is null."""
+    flags = np.zeros(len(texts), np.bool_)
+    rows = np.flatnonzero(pc.greater_equal(pc.binary_length(texts), _SHORT).to_numpy(zero_copy_only=False))
+    if not len(rows):
+        return flags
+    long = taken(texts, rows)
+    given = long.cast(pa.binary()).to_numpy(zero_copy_only=False).tolist()  # far faster than to_pylist
+    flags[rows] = [len(each) > MAX_NAME or each.count(b"{") + each.count(b"[") >= MAX_DEPTH for each in given]
+    for row in _may_have_many_digits(long):
+        flags[rows[row]] |= _MANY_DIGITS in given[row].translate(_AS_ZEROS)
+    return flags
+
+
+def _may_have_many_digits(texts: pa.StringArray) -> Rows:
+    """The rows of all texts with so many digits in a row, and of few others."""
+    _, ends, data = texts.buffers()
+    offsets = np.frombuffer(ends, np.int32)[texts.offset : texts.offset + len(texts) + 1]
+    sampled = np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1] : _STRIDE]
+    is_digit = (sampled >= ord("0")) & (sampled <= ord("9"))
+    in_a_row = np.logical_and.reduce(
+        [is_digit[skip : len(is_digit) - _IN_A_ROW + 1 + skip] for skip in range(_IN_A_ROW)]
+    )
+    places = offsets[0] + _STRIDE * np.flatnonzero(in_a_row)
+    return np.unique(np.searchsorted(offsets, places, side="right") - 1)
 
 
 def read_value(text: str) -> Token:
