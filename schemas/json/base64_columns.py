@@ -7,14 +7,17 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from schemas.json.digits import MAX_NARROW
 from schemas.json.pieces import binary, raw
 
 Bytes = npt.NDArray[np.uint8]
+Flags = npt.NDArray[np.bool_]
 
 _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _MAX_OFFSET = 2**31 - 1
+_PAD, _NONE = 64, 255
 
 
 def base64_texts(array: pa.BinaryArray) -> pa.BinaryArray:
@@ -44,6 +47,51 @@ def base64_texts(array: pa.BinaryArray) -> pa.BinaryArray:
     found = np.zeros(len(array) + 1, np.int32)
     found[1:] = 4 * ends
     return binary(characters, found)
+
+
+def base64_values(texts: pa.StringArray) -> tuple[pa.BinaryArray, Flags]:
+    """The bytes of each text, and flags for texts of another form, whose bytes are arbitrary. A null stays null.
+
+    The form is that of `base64_texts`: with its padding, and no bit that stands for nothing.
+    """
+    is_null = texts.is_null() if texts.null_count else None
+    is_other = (pc.binary_length(texts).fill_null(0).to_numpy(zero_copy_only=False) & 3) != 0
+    if is_null is not None or is_other.any():
+        texts = pc.if_else(pa.array(is_other), "", texts.fill_null(""))
+    offsets = np.frombuffer(texts.buffers()[1], np.int32, len(texts) + 1, 4 * texts.offset)
+    begin, ends = offsets[0], offsets[1:][np.diff(offsets) > 0] - offsets[0]
+    characters = np.frombuffer(texts.buffers()[2] or b"", np.uint8)[begin : offsets[-1]]
+    sixes = _sixes()[characters]
+    pads = (sixes[ends - 1] == _PAD).astype(np.int64)
+    pads += (sixes[ends - 2] == _PAD) & (pads == 1)
+    sixes[ends[pads > 0] - 1] = 0
+    sixes[ends[pads > 1] - 2] = 0
+    unused = np.where(pads == 0, 0, np.where(pads == 1, sixes[ends - 2] & 3, sixes[ends - 3] & 15))
+    wrong = np.concatenate([np.flatnonzero(sixes >= _PAD), ends[unused != 0] - 1])
+    is_other[np.searchsorted(offsets, wrong + begin, side="right") - 1] = True
+    first, second, third, fourth = sixes.reshape(-1, 4).T
+    triples = np.empty((len(first), 3), np.uint8)
+    triples[:, 0] = first << 2 | second >> 4
+    triples[:, 1] = second << 4 | third >> 2
+    triples[:, 2] = third << 6 | fourth
+    is_used, last = np.ones(triples.size, np.bool_), ends // 4 * 3
+    is_used[last[pads > 0] - 1] = False
+    is_used[last[pads > 1] - 2] = False
+    sizes = np.diff(offsets) // 4 * 3
+    sizes[sizes > 0] -= pads
+    found = np.zeros(len(texts) + 1, np.int32)
+    np.cumsum(sizes, out=found[1:])
+    values = binary(triples.reshape(-1)[is_used], found)
+    return (values if is_null is None else pc.if_else(is_null, None, values)), is_other
+
+
+@cache
+def _sixes() -> Bytes:
+    """The six bits of each character."""
+    table = np.full(256, _NONE, np.uint8)
+    table[np.frombuffer(_ALPHABET.encode(), np.uint8)] = np.arange(64)
+    table[ord("=")] = _PAD
+    return table
 
 
 def _laid_out(

@@ -5,19 +5,23 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
+from base64 import b64encode
 from collections.abc import Sequence
 from decimal import Decimal
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from schemas.errors import Code, InputError
 from schemas.json import pieces
+from schemas.json.base64_columns import base64_values
 from schemas.json.cells import Encoding
 from schemas.json.columnar import encode_objects
+from schemas.json.values import from_base64
 from schemas.table import Column
 from schemas.types import ColumnType, Value
 from streaming.reading.records.written import RowText
@@ -173,6 +177,29 @@ def test_texts_with_much_to_escape_are_the_same_to_both(values: list[str | None]
 @given(st.lists(st.none() | st.binary(max_size=12), max_size=12))
 def test_base64_of_all_lengths(values: list[bytes | None]) -> None:
     texts_of("binary", values)
+
+
+def read_alone(text: str | None) -> bytes | Literal["other"] | None:
+    try:
+        return None if text is None else from_base64(text)
+    except ValueError:
+        return "other"
+
+
+BASE64 = st.binary(max_size=7).map(lambda data: b64encode(data).decode())
+NEARLY = st.text(st.sampled_from("AQgw/+=-_ é\n"), max_size=9)
+
+
+@given(st.lists(st.none() | BASE64 | NEARLY, max_size=12), st.integers(0, 4))
+@example(["AA==", "AB==", "AAA=", "AAB=", "====", "A===", "AA=A", "=AAA", "", None, "AAAA"], 0)
+@example(["AAA", "AAAA"], 0)
+@example([None, "", None], 1)
+def test_base64_is_read_as_value_by_value(texts: list[str | None], start: int) -> None:
+    values, others = base64_values(pa.array(texts, pa.string()).slice(start))
+    found = [
+        "other" if other else value for value, other in zip(values.to_pylist(), others.tolist(), strict=True)
+    ]
+    assert found == [read_alone(text) for text in texts[start:]]
 
 
 def test_names_of_columns_are_constants_between_them() -> None:

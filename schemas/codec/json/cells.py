@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 
 from schemas.avro.columns.decimals import decimals
 from schemas.codec.results import Flags
+from schemas.json.base64_columns import base64_values
 from schemas.json.debezium_values import MICROS, Meaning, ValueForm
 from schemas.json.parsing import text_columns
-from schemas.json.values import from_base64
 from schemas.table import Column
 from schemas.types import FIRST_DAY, FIRST_US, LAST_DAY, LAST_US, ColumnType, TypeName
 
@@ -106,8 +106,8 @@ def _wrapped(kind: ColumnType, values: Sequence[int | None]) -> tuple[pa.Array, 
     return text_columns.unsigned(pa.array(values, pa.int64()), kind), None
 
 
-def _bytes(kind: ColumnType, values: Sequence[str | None]) -> tuple[pa.Array, None]:
-    return pa.array([None if each is None else from_base64(each) for each in values], kind.arrow), None
+def _bytes(_: ColumnType, values: Sequence[str | None]) -> tuple[pa.Array, Flags]:
+    return base64_values(pa.array(values, pa.string()))
 
 
 def _days(kind: ColumnType, values: Sequence[int | None]) -> tuple[pa.Array, Flags]:
@@ -158,7 +158,7 @@ def _decimals(kind: ColumnType, values: Sequence[str | None] | pa.StringArray) -
 
 
 def _unscaled(kind: ColumnType, places: int, values: Sequence[str | None]) -> tuple[pa.Array, Flags]:
-    data = pa.array([None if each is None else from_base64(each) for each in values], pa.binary())
+    data, is_other = base64_values(pa.array(values, pa.string()))
     own = kind.scale or 0
     digits = (kind.precision or 0) - own + places
     if not 0 <= places <= own or digits < 1:
@@ -170,4 +170,4 @@ def _unscaled(kind: ColumnType, places: int, values: Sequence[str | None]) -> tu
     )
     is_there = data.is_valid()
     found = pc.if_else(is_there, found, pa.scalar(None, found.type)).cast(kind.arrow)
-    return found, unusual & is_there.to_numpy(zero_copy_only=False)
+    return found, is_other | (unusual & is_there.to_numpy(zero_copy_only=False))
