@@ -177,10 +177,11 @@ class Changelog:
     def _before(self, epoch: int, faulty: frozenset[tuple[int, int]]) -> list[TopicEntry]:
         """The changes before a barrier; by interval and time, where a key may come from several partitions."""
         found = list[tuple[int, TopicEntry]]()
+        last = sum(each.barrier.curr < epoch for each in self.barriers[0])
         for number, entries in enumerate(self.entries):
             interval = self.late[number]
             for entry in entries:
-                if entry.barrier is not None and int(entry.barrier) >= epoch:
+                if interval > last:
                     break
                 interval += entry.barrier is not None
                 if entry.barrier is None and (number, entry.offset) not in faulty:

@@ -27,7 +27,8 @@ WHOLE = Limits()
 
 @pytest.mark.parametrize("beside", [False, True])
 @pytest.mark.parametrize(
-    ("at", "limits"), [((1,), WHOLE), ((2, 4), WHOLE), ((3,), IN_PARTS), ((BARRIERS - 1,), WHOLE)]
+    ("at", "limits"),
+    [((1,), WHOLE), ((2, 4), WHOLE), ((3,), IN_PARTS), ((BARRIERS - 2,), WHOLE), ((BARRIERS - 1,), WHOLE)],
 )
 def test_a_partition_is_taken_in_wherever_it_is_added(
     at: tuple[int, ...], beside: bool, limits: Limits
