@@ -264,7 +264,7 @@ def watermarks(
         offsets = ([answered(future, settings).offset for future in each] for each in kinds)
         return tuple(Watermarks(*each) for each in zip(*offsets, strict=True))
 
-    return _patiently(ask, client, settings, topics=[topic])
+    return _patiently(ask, client, settings, partition_ids)
 
 
 def end_offsets(
@@ -284,7 +284,7 @@ def end_offsets(
         offsets = [answered(future, settings).offset for future in futures]
         return dict(zip(partition_ids, offsets, strict=True))
 
-    return _patiently(ask, client, settings, topics=sorted({topic for topic, _ in partition_ids}))
+    return _patiently(ask, client, settings, partition_ids)
 
 
 def stable_offsets(
@@ -330,18 +330,24 @@ def answered(answer: Future[Any], settings: KafkaSettings) -> Any:
 
 
 def _patiently(
-    ask: Callable[[], Answer], client: AdminClient, settings: KafkaSettings, *, topics: Collection[str]
+    ask: Callable[[], Answer], client: AdminClient, settings: KafkaSettings, asked: Collection[PartitionId]
 ) -> Answer:
-    deadline = time.monotonic() + settings.wait_s
+    """The answer about these partitions, which may have come, or have other leaders, since the client heard of them."""
+    topics, deadline = sorted({topic for topic, _ in asked}), time.monotonic() + settings.wait_s
     while True:
         try:
             return ask()
         except KafkaException as raised:
-            if raised.args[0].code() not in LEADER_MOVES or time.monotonic() >= deadline:
-                raise translate(raised.args[0], settings, what=", ".join(topics)) from None
+            error = raised.args[0]
+        may_pass = error.code() in LEADER_MOVES or is_missing(error)
+        if not may_pass or time.monotonic() >= deadline:
+            raise translate(error, settings, what=", ".join(topics))
         client.poll(_LEADER_POLL_S)
         for topic in topics:
-            # The client caches leaders until a request for metadata.
+            # The client caches partitions and leaders until a request for metadata.
             with suppress(EnvironmentProblem):
-                if not _partitions(client, topic, settings):
+                there = _partitions(client, topic, settings)
+                if not there:
                     raise topic_missing(topic, settings)
+                if any(name == topic and partition not in there for name, partition in asked):
+                    raise translate(error, settings, what=topic)

@@ -75,9 +75,15 @@ class OutputClient:
         except TopicError as error:
             if error.code is not Code.TOPIC_MISSING:
                 raise
-            topics = sorted({topic for topic, _ in logs})
-            gone = next((topic for topic in topics if partitions_of(self._kafka, topic) is None), topics[0])
-            raise output_missing(gone, "no such topic") from error
+            counts = {topic: partitions_of(self._kafka, topic) for topic, _ in logs}
+            for topic, partition in sorted(logs):
+                if (count := counts[topic]) is None:
+                    raise output_missing(topic, "no such topic") from error
+                if partition >= count:
+                    raise output_missing(
+                        topic, f"no partition {partition}, but {count} partitions"
+                    ) from error
+            raise
 
     def last_barriers(self, targets: Collection[SinkPartition]) -> dict[SinkPartition, LastBarrier | None]:
         """The last barrier of each partition for committed readers, None where it is empty.

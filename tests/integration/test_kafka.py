@@ -286,6 +286,18 @@ class FillingReader(RangeReader):
         return super().watermarks(topic)
 
 
+def test_a_client_that_is_kept_hears_of_partitions_that_are_added(kafka: KafkaSettings) -> None:
+    name, client = f"t{uuid.uuid4().hex[:8]}", admin(kafka)
+    create_topic(kafka, name, 2)
+    assert end_offsets(kafka, [(name, 0), (name, 1)], client=client)
+    create_topic(kafka, name, 5, gains=True)
+    places = [(name, number) for number in range(5)]
+    assert end_offsets(kafka, places, client=client) == dict.fromkeys(places, 0)
+    with pytest.raises(TopicError) as caught:
+        end_offsets(kafka, [*places, (name, 5)], client=client)
+    assert caught.value.code is Code.TOPIC_MISSING
+
+
 def test_an_offset_is_lost_only_if_the_topic_lacks_it(kafka: KafkaSettings, topic: Topic) -> None:
     """A broker may not have it yet: a leader that has just become one shows less than the one before."""
     name = topic()

@@ -177,7 +177,7 @@ class Changelog:
     def _before(self, epoch: int, faulty: frozenset[tuple[int, int]]) -> list[TopicEntry]:
         """The changes before a barrier; by interval and time, where a key may come from several partitions."""
         found = list[tuple[int, TopicEntry]]()
-        last = sum(each.barrier.curr < epoch for each in self.barriers[0])
+        last = sum(each.barrier is not None and each.barrier.curr < epoch for each in self.barriers[0])
         for number, entries in enumerate(self.entries):
             interval = self.late[number]
             for entry in entries:
