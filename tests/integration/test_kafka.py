@@ -34,6 +34,7 @@ from streaming.kafka.topics import (
     watermarks,
 )
 from streaming.kafka.transactions import TransactionalProducer
+from streaming.sink.kafka_client import open_client
 from tests.kit.kafka_topics import read_tail
 from tests.kit.real import await_condition
 
@@ -75,6 +76,7 @@ import sys
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import require_topic
 from streaming.kafka.transactions import TransactionalProducer
+from streaming.sink.kafka_client import open_client
 from schemas.errors import BackfillError, Fenced
 kafka, topic = KafkaSettings(sys.argv[1]), sys.argv[2]
 old, new = (TransactionalProducer(kafka, topic) for _ in range(2))
@@ -296,6 +298,10 @@ def test_a_client_that_is_kept_hears_of_partitions_that_are_added(kafka: KafkaSe
     with pytest.raises(TopicError) as caught:
         end_offsets(kafka, [*places, (name, 5)], client=client)
     assert caught.value.code is Code.TOPIC_MISSING
+    with open_client(kafka, f"tx-{name}", 60_000) as output, pytest.raises(TopicError) as caught:
+        output.ends([*places, (name, 5)])
+    assert caught.value.code is Code.OUTPUT_TOPIC_MISSING
+    assert caught.value.found == "no partition 5, but 5 partitions"
 
 
 def test_an_offset_is_lost_only_if_the_topic_lacks_it(kafka: KafkaSettings, topic: Topic) -> None:
