@@ -95,7 +95,7 @@ class LogPosition(NamedTuple):
 
 
 def fields_of(connectors: Iterable[str | None]) -> frozenset[str]:
-    """Those of TEXTS and NUMBERS from which the positions of these connectors are made."""
+    """The fields, of TEXTS and NUMBERS, from which the positions of these connectors are made."""
     families = {CONNECTORS.get(each or "") for each in connectors}
     return _OF_ALL.union(*(fields for family, fields in _OF_FAMILY.items() if family in families))
 

@@ -339,15 +339,12 @@ def _patiently(
             return ask()
         except KafkaException as raised:
             error = raised.args[0]
-        may_pass = error.code() in LEADER_MOVES or is_missing(error)
-        if not may_pass or time.monotonic() >= deadline:
+        if time.monotonic() >= deadline or not (error.code() in LEADER_MOVES or is_missing(error)):
             raise translate(error, settings, what=", ".join(topics))
         client.poll(_LEADER_POLL_S)
         for topic in topics:
             # The client caches partitions and leaders until a request for metadata.
             with suppress(EnvironmentProblem):
                 there = _partitions(client, topic, settings)
-                if not there:
-                    raise topic_missing(topic, settings)
-                if any(name == topic and partition not in there for name, partition in asked):
-                    raise translate(error, settings, what=topic)
+                if not {partition for name, partition in asked if name == topic} <= there.keys():
+                    raise translate(error, settings, what=topic) if there else topic_missing(topic, settings)

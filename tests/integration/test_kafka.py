@@ -34,7 +34,6 @@ from streaming.kafka.topics import (
     watermarks,
 )
 from streaming.kafka.transactions import TransactionalProducer
-from streaming.sink.kafka_client import open_client
 from tests.kit.kafka_topics import read_tail
 from tests.kit.real import await_condition
 
@@ -76,7 +75,6 @@ import sys
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import require_topic
 from streaming.kafka.transactions import TransactionalProducer
-from streaming.sink.kafka_client import open_client
 from schemas.errors import BackfillError, Fenced
 kafka, topic = KafkaSettings(sys.argv[1]), sys.argv[2]
 old, new = (TransactionalProducer(kafka, topic) for _ in range(2))
@@ -266,42 +264,12 @@ def test_a_newer_producer_fences_the_older_one(kafka: KafkaSettings, topic: Topi
     assert committed(kafka, name) == [b"new"]
 
 
-@pytest.mark.kafka
-def test_a_client_that_is_kept_knows_the_ends_again_after_the_broker_restarted(tmp_path: Path) -> None:
-    with EmbeddedBroker(data=tmp_path / "data", log=tmp_path / "kafka.log") as broker:
-        kafka = KafkaSettings(broker.bootstrap)
-        create_topic(kafka, "kept", 2)
-        client = admin(kafka)
-        places = [("kept", 0), ("kept", 1)]
-        assert set(end_offsets(kafka, places, client=client).values()) == {0}
-        for _ in range(2):
-            broker.kill()
-            broker.start()
-            assert set(end_offsets(kafka, places, client=client).values()) == {0}
-
-
 class FillingReader(RangeReader):
     """A reader whose topic gets three more records before it is asked for its ends."""
 
     def watermarks(self, topic: str) -> tuple[Watermarks, ...]:
         send(self._settings, topic, [b""] * 3)
         return super().watermarks(topic)
-
-
-def test_a_client_that_is_kept_hears_of_partitions_that_are_added(kafka: KafkaSettings) -> None:
-    name, client = f"t{uuid.uuid4().hex[:8]}", admin(kafka)
-    create_topic(kafka, name, 2)
-    assert end_offsets(kafka, [(name, 0), (name, 1)], client=client)
-    create_topic(kafka, name, 5, gains=True)
-    places = [(name, number) for number in range(5)]
-    assert end_offsets(kafka, places, client=client) == dict.fromkeys(places, 0)
-    with pytest.raises(TopicError) as caught:
-        end_offsets(kafka, [*places, (name, 5)], client=client)
-    assert caught.value.code is Code.TOPIC_MISSING
-    with open_client(kafka, f"tx-{name}", 60_000) as output, pytest.raises(TopicError) as caught:
-        output.ends([*places, (name, 5)])
-    assert caught.value.code is Code.OUTPUT_TOPIC_MISSING
-    assert caught.value.found == "no partition 5, but 5 partitions"
 
 
 def test_an_offset_is_lost_only_if_the_topic_lacks_it(kafka: KafkaSettings, topic: Topic) -> None:
