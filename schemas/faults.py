@@ -109,7 +109,7 @@ def _text(item: ErrorDetails, model: type[BaseModel], prefix: str) -> str:
     *parents, last = item["loc"] or ("",)
     key = (prefix + ".".join(map(str, item["loc"]))).removesuffix(".")
     fields = fields_by_key(section_in(model, parents))
-    message = item["msg"][0].lower() + item["msg"][1:]
+    message = (item["msg"][0].lower() + item["msg"][1:]).replace("valid tuple", "valid list")
     match item["type"]:
         case "extra_forbidden":
             return f"unknown key {brief(key)}{nearest(str(last), list(fields))}"
@@ -119,8 +119,6 @@ def _text(item: ErrorDetails, model: type[BaseModel], prefix: str) -> str:
             return f"key {brief(last)} is no text"
         case "value_error":
             return f"{key}: {item['msg'].removeprefix('Value error, ')}"
-        case "tuple_type":
-            return f"{key} is {brief(item['input'])}: input should be a valid list"
         case _ if last in fields and not fields[str(last)].repr:
             # A user may have written a secret where the name of its file belongs: it is not quoted.
             return f"{key}: {message}"

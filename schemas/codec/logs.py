@@ -29,12 +29,12 @@ SQLSERVER: Final = "sqlserver"
 CONNECTORS: Final = {POSTGRESQL: POSTGRESQL, MYSQL: MYSQL, "mariadb": MYSQL, SQLSERVER: SQLSERVER}
 """The connectors whose positions are compared, and whose logs those are."""
 
-_OF_ALL: Final = frozenset(("connector", "name", "db", "snapshot", "ts_ms"))
 _OF_FAMILY: Final = {
     POSTGRESQL: frozenset(("sequence", "lsn")),
     MYSQL: frozenset(("file", "gtid", "pos", "row", "server_id")),
     SQLSERVER: frozenset(("commit_lsn", "change_lsn", "event_serial_no")),
 }
+"""The fields, of TEXTS and NUMBERS, from which positions of one kind alone are made."""
 
 STREAMED: Final = "false"
 INCREMENTAL: Final = "incremental"
@@ -94,10 +94,11 @@ class LogPosition(NamedTuple):
     ts_ms: int | None = None
 
 
-def fields_of(connectors: Iterable[str | None]) -> frozenset[str]:
-    """The fields, of TEXTS and NUMBERS, from which the positions of these connectors are made."""
+def fields_of_others(connectors: Iterable[str | None]) -> frozenset[str]:
+    """The fields of sources from which no position of these connectors is made."""
     families = {CONNECTORS.get(each or "") for each in connectors}
-    return _OF_ALL.union(*(fields for family, fields in _OF_FAMILY.items() if family in families))
+    others = (fields for family, fields in _OF_FAMILY.items() if family not in families)
+    return frozenset[str]().union(*others)
 
 
 def is_of_snapshot(row: LogId, log: LogId) -> bool:

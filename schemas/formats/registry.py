@@ -50,6 +50,13 @@ def declare_format(
     )
 
 
+def default_text(value: object) -> str:
+    """The default of a key, in Markdown."""
+    if value in (None, (), [], {}):
+        return "none"
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
 def format_keys(kinds: Mapping[str, type[Format]]) -> dict[str, tuple[str, str]]:
     """The keys that formats take: default (that of the first kind that has the key) and meaning, in Markdown."""
     keys = {
@@ -62,7 +69,7 @@ def format_keys(kinds: Mapping[str, type[Format]]) -> dict[str, tuple[str, str]]
     for kind, model in kinds.items():
         for name, each in model.model_fields.items():
             if name != "format":
-                keys.setdefault(name, (f"`{each.default}`" if each.default else "none", ""))
+                keys.setdefault(name, (default_text(each.default), ""))
                 found.setdefault(name, {}).setdefault(str(each.description), []).append(f"`{kind}`")
     for name, meanings in found.items():
         texts = (f"Of {', '.join(of)}: {meaning}" for meaning, of in meanings.items())

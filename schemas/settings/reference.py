@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from schemas.faults import fields_by_key, section_in
-from schemas.formats.registry import UPSTREAM_FORMATS, format_keys
+from schemas.formats.registry import UPSTREAM_FORMATS, default_text, format_keys
 from schemas.settings.config import ServiceConfig
 from schemas.settings.job_keys import KEYS as JOB_KEYS
 from schemas.settings.limits import size_text
@@ -72,11 +72,10 @@ def _rows(model: type[BaseModel]) -> Rows:
 
 def _default(name: str, field: FieldInfo) -> str:
     value = field.get_default()
-    if value in (None, [], {}):
-        return _NONE.get(name, "none")
-    if name.endswith("_bytes"):
+    if value is not None and name.endswith("_bytes"):
         value = size_text(value)
-    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+    text = default_text(value)
+    return _NONE.get(name, text) if text == "none" else text
 
 
 def _section(title: str, rows: Rows, prefix: str = "") -> Iterator[str]:

@@ -103,7 +103,7 @@ def fitting_lanes(
     table: TableSchema,
     partitions: int,
 ) -> int:
-    """What RESCALE_REFUSED asks an operator to set: the most lanes with which these jobs can run."""
+    """The lanes that RESCALE_REFUSED asks an operator to set: the most with which these jobs can run."""
     names = {job.name for job, _ in known}
     jobs = [*known, *((job, False) for job in new if job.name not in names)]
     return next(n for n in range(partitions, 0, -1) if rescale_misfit(n, jobs, table, partitions) is None)

@@ -73,9 +73,8 @@ class SimulatedSink(Sink):
         if not topics.partitions(job.with_barriers):
             return None
         found = [barriers[-1] if barriers else None for barriers in self._barriers(job)]
-        for _, partition in topics.partitions(
-            job.with_barriers
-        ):  # which may have yet to gain what the data has
+        # The topic of barriers may have yet to gain the partitions that the data has.
+        for _, partition in topics.partitions(job.with_barriers):
             topics.last_barrier(SinkPartition(job.output, partition, job.barrier_topic))
         return found
 

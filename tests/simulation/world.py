@@ -82,7 +82,7 @@ class Durable:
 
 
 def may_restore(setting: Setting, backup: Files) -> bool:
-    """Whether a state is one that a service can go on from.
+    """True for a state that a service can go on from.
 
     While a table is read it has to be the newest. So has one whose outputs gain the partitions of the topic.
     """

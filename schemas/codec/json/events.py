@@ -19,7 +19,7 @@ from schemas.codec.json.frames import FRAMED, Frames, unframed
 from schemas.codec.json.reader import JsonHalf, JsonReader, RowShape, Schemas, Shape, Slow, can_be_typed
 from schemas.codec.json.rows import ColumnForms
 from schemas.codec.json.text import fields_in, read_object
-from schemas.codec.logs import NUMBERS, TEXTS, fields_of
+from schemas.codec.logs import NUMBERS, TEXTS, fields_of_others
 from schemas.codec.results import Flags, null_where, row_type
 from schemas.json.debezium_values import DebeziumValues
 from schemas.json.parsing.field_schemas import NO_SCHEMAS
@@ -142,10 +142,10 @@ class EventShape:
     def _sources(self, sources: Sequence[Any]) -> pa.StructArray:
         kind = self._kind.field("source").type
         given: list[Any] = [self._no_source if each is None else each for each in sources]
-        read = fields_of({each.connector for each in given}) | {"txId"}
+        unread = fields_of_others({each.connector for each in given})
         arrays = []
         for each, get in zip(kind, self._of_source, strict=True):
-            if each.name not in read:
+            if each.name in unread:
                 arrays.append(pa.nulls(len(given), each.type))
                 continue
             values: list[Any] = list(map(get, given))

@@ -21,7 +21,7 @@ from schemas.by_op import in_order
 from schemas.codec.json.cells import JsonCell
 from schemas.codec.json.frames import FRAMED, Frames
 from schemas.codec.json.text import may_exceed_limits, text_of
-from schemas.codec.results import Flags, ReadStructs, Rows, flags_of, taken
+from schemas.codec.results import Flags, ReadStructs, Rows, bytes_in, flags_of, taken
 from schemas.errors import Code, InputError
 from schemas.json.parsing.field_schemas import FieldSchema
 from schemas.json.parsing.tokens import JsonError
@@ -297,7 +297,7 @@ def _typed(
     for start in range(0, len(texts), _AT_ONCE):
         is_typed, chunk = are_usual[start : start + _AT_ONCE].copy(), texts.slice(start, _AT_ONCE)
         chosen = taken(chunk, np.flatnonzero(is_typed)).cast(pa.binary())
-        given = chosen.to_numpy(zero_copy_only=False).tolist()  # far faster than to_pylist
+        given = bytes_in(chosen)
         try:
             decoded = list(map(shape.decode, given))
         except _REFUSALS:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.codec.results import Flags, Rows, taken
+from schemas.codec.results import Flags, Rows, bytes_in, taken
 from schemas.errors import Code
 from schemas.json.parsing.tokens import MAX_DEPTH, MAX_NAME, MAX_NUMBER, Fields, JsonError, Kind, Token
 
@@ -45,7 +45,7 @@ def may_exceed_limits(texts: pa.StringArray) -> Flags:
     if not len(rows):
         return flags
     long = taken(texts, rows)
-    given = long.cast(pa.binary()).to_numpy(zero_copy_only=False).tolist()  # far faster than to_pylist
+    given = bytes_in(long.cast(pa.binary()))
     flags[rows] = [len(each) > MAX_NAME or each.count(b"{") + each.count(b"[") >= MAX_DEPTH for each in given]
     for row in _may_have_many_digits(long):
         flags[rows[row]] |= _MANY_DIGITS in given[row].translate(_AS_ZEROS)
