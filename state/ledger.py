@@ -19,7 +19,7 @@ import json
 from collections.abc import Sequence
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Field, PostCommitHookProperties, Schema, Transaction
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
@@ -34,6 +34,7 @@ LOG = "_delta_log"
 """The folder of a table's commits and checkpoints."""
 _NOTE = "backfillNote"
 """The note's key in a commit's `commitInfo`."""
+_NO_PARTITION = "-1"
 _PARTITION = "partition."
 """delta-rs's prefix of partition columns in a table's add actions."""
 
@@ -120,20 +121,25 @@ class Ledger:
         self._table.update_incremental()
         self._sync_commits(seen + 1)
 
-    def add_missing_columns(self) -> None:
-        """Make the columns of `schema` that the Delta table lacks a part of it, in one commit; does nothing twice.
+    def adopt_schema(self) -> None:
+        """Make `schema` that of the Delta table, in one commit; does nothing twice, nor for an older version's schema.
 
-        A commit of files leaves the table's schema as it is, and readers would never see them.
+        A commit of files leaves the table's schema as it is, and readers would never see new columns and wider types.
+        Files stay as they are: one that lacks a column, or has it in a narrower type, is read as the schema says.
         Raises: CommitConflict, as `commit`.
         """
-        missing = self._missing_in(self._table)
-        if not missing:
+        if self._has_schema(self._table):
             return
         seen, note = self.version, self.note
         self.storage.await_synced()
         try:
-            self._table.alter.add_columns(
-                missing,
+            # delta-rs changes types in overwrites alone. This one is of a partition that is not there.
+            self._table.create_write_transaction(
+                [],
+                mode="overwrite",
+                schema=self.schema,
+                partition_by=self._partition_by,
+                partition_filters=[(self.schema.names[0], "=", _NO_PARTITION)],
                 commit_properties=CommitProperties(
                     custom_metadata=None if note is None else {_NOTE: note}, max_commit_retries=0
                 ),
@@ -141,7 +147,7 @@ class Ledger:
             )
         except CommitFailedError as error:
             newest = self.storage.delta(self.path)
-            if newest.version() != seen + 1 or self._missing_in(newest):
+            if newest.version() != seen + 1 or not self._has_schema(newest):
                 raise self._conflict(seen) from error
         self._table.update_incremental()
         if self.version != seen + 1:
@@ -149,9 +155,13 @@ class Ledger:
         self._noted = (self.version, note)
         self._sync_commits(self.version)
 
-    def _missing_in(self, table: DeltaTable) -> list[Field]:
-        stored = {each.name for each in table.schema().fields}
-        return [each for each in Schema.from_arrow(self.schema).fields if each.name not in stored]
+    def _has_schema(self, table: DeltaTable) -> bool:
+        """True if a table has the columns of `schema` in these types, or in wider ones of a newer version."""
+        stored = pa.schema(table.schema().to_arrow())
+        types = dict(zip(stored.names, stored.types, strict=True))
+        return all(
+            each.name in types and not _is_narrower(types[each.name], each.type) for each in self.schema
+        )
 
     def files(self, bounds: Sequence[str] = ()) -> list[DataFile]:
         """The files of the version seen, with the bounds of the named columns."""
@@ -238,6 +248,15 @@ class Ledger:
             where=self.storage.uri(self.path),
             found=f"a commit of another process on top of version {seen}",
         )
+
+
+def _is_narrower(stored: pa.DataType, wanted: pa.DataType) -> bool:
+    return bool(stored != wanted and _room(stored) < _room(wanted))
+
+
+def _room(kind: pa.DataType) -> tuple[int, int]:
+    """The room of a type of numbers, which is more in a wider one."""
+    return (kind.precision, kind.scale) if pa.types.is_decimal(kind) else (kind.bit_width, 0)
 
 
 def _commit_name(version: int) -> str:

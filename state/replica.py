@@ -161,13 +161,13 @@ class Replica:
         )
         self._cached: tuple[ReplicaVersion, ReplicaFiles] | None = None
 
-    def add_missing_columns(self) -> None:
-        """Take the table's new columns into both tables; see `Ledger`. Rows that are there have their fill.
+    def adopt_schema(self) -> None:
+        """Take the table's new columns and types into both tables; see `Ledger`. Rows that are there stay as they are.
 
         Only the owner may call it, behind the fences. Raises: CommitConflict.
         """
-        self.log.add_missing_columns()
-        self.base.add_missing_columns()
+        self.log.adopt_schema()
+        self.base.adopt_schema()
 
     @property
     def id(self) -> str:

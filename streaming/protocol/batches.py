@@ -144,12 +144,12 @@ class Batches:
         """First offset of each upstream partition that no batch has handled."""
         return self.state.next_offsets()
 
-    def add_missing_columns(self) -> None:
-        """Take columns that are new in the table's version into its Delta tables. For the owner, behind the fences.
+    def adopt_schema(self) -> None:
+        """Take what is new in the table's version into its Delta tables. For the owner, behind the fences.
 
         The last commit of the instance before may come just ahead of it.
         """
-        self.executor.commit(self.replica.add_missing_columns, self.replica.reload)
+        self.executor.commit(self.replica.adopt_schema, self.replica.reload)
 
     def configure(self, jobs: Sequence[JobDefinition]) -> None:
         """Jobs of the configuration; those not known yet start at the end of the next batch."""

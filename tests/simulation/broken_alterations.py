@@ -46,7 +46,7 @@ class KeepsTheVersionInMemory(Altering):
 
 
 class _LeavesDeltaAsItWas(Replica):
-    def add_missing_columns(self) -> None:
+    def adopt_schema(self) -> None:
         """Nothing: files of the log have the column, and the table's schema has not."""
 
 

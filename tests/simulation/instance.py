@@ -260,7 +260,7 @@ class Instance:
         batches = self.batches_type(setup)
         if former is not None:
             self.fence(transactional_id(batches.replica), former.lanes)
-        batches.add_missing_columns()
+        batches.adopt_schema()
         batches.configure(self.start_pause.configured(self.jobs))
         return batches
 

@@ -299,7 +299,7 @@ def _replica(world: World, last: int) -> Iterator[str]:
     if replica.log_epoch != last:
         yield f"the log ends with {replica.log_epoch}, the upstream with {last}"
     for path in (BASE_PATH, LOG_PATH):
-        if lacking := set(table.column_names) - set(world.durable.files.tables[path][-1].columns):
+        if lacking := set(table.column_names) - set(world.durable.files.tables[path][-1].schema.names):
             yield f"{path} lacks {', '.join(lacking)}"
     files = replica.files(replica.pin())
     if not table.has_key:

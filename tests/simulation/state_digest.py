@@ -70,7 +70,7 @@ def _version(files: Files, path: str, number: int) -> str:
         content: list[Any] = rows
         if path == JOURNAL_PATH:
             content = [(entry["table"], _plan(files, entry["plan"])) for (entry,) in rows]
-        own = sorted(version.marks.items()), version.info, version.columns
+        own = sorted(version.marks.items()), version.info, str(version.schema)
         _TEXTS[version] = repr((path, content, *own))
     return _TEXTS[version]
 

@@ -33,13 +33,13 @@ from tests.simulation.scheduler import Scheduler
 class Version:
     """Files by path, as `get_add_actions` tells them, the `txn` versions by application, and what the commit tells.
 
-    `columns` are those that the table has. Itself and no other.
+    `schema` is the table's. Itself and no other.
     """
 
     files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     marks: Mapping[str, int] = field(default_factory=dict)
     info: Mapping[str, str] = field(default_factory=dict)
-    columns: tuple[str, ...] = ()
+    schema: pa.Schema = field(default_factory=lambda: pa.schema([]))
 
     @cached_property
     def actions(self) -> pa.Table:
@@ -211,7 +211,7 @@ class MemoryStorage(Storage):
         configuration: Mapping[str, str],
         partition_by: Sequence[str] = (),
     ) -> MemoryTable:
-        self.memory.tables[path] = [Version(columns=tuple(schema.names))]
+        self.memory.tables[path] = [Version(schema=schema)]
         return MemoryTable(self, path, None)
 
     def read_parquet(
@@ -285,29 +285,19 @@ class MemoryTable:
         partition_by: Sequence[str],
         commit_properties: CommitProperties,
         post_commithook_properties: object,
+        partition_filters: object = None,
     ) -> None:
-        self._commit(lambda last: _after(last, actions, commit_properties), commit_properties)
+        """A commit. One that overwrites a part of the table that has no file changes its schema alone."""
+
+        def made(last: Version) -> Version:
+            after = _after(last, actions, commit_properties)
+            return after if mode == "append" else replace(after, schema=schema)
+
+        assert mode == "append" or (partition_filters and not actions)
+        self._commit(made, commit_properties)
 
     def schema(self) -> SimpleNamespace:
-        names = self._versions[self._seen].columns
-        return SimpleNamespace(fields=[SimpleNamespace(name=name) for name in names])
-
-    @property
-    def alter(self) -> SimpleNamespace:
-        """Its changes of the schema."""
-        return SimpleNamespace(add_columns=self._add_columns)
-
-    def _add_columns(
-        self,
-        fields: Sequence[Any],
-        *,
-        commit_properties: CommitProperties,
-        post_commithook_properties: object,
-    ) -> None:
-        added, info = tuple(each.name for each in fields), commit_properties.custom_metadata or {}
-        self._commit(
-            lambda last: replace(last, columns=(*last.columns, *added), info=info), commit_properties
-        )
+        return SimpleNamespace(to_arrow=lambda: self._versions[self._seen].schema)
 
     def _commit(self, made: Callable[[Version], Version], properties: CommitProperties) -> None:
         scheduler = self._storage.scheduler
@@ -321,11 +311,11 @@ class MemoryTable:
 
 
 def with_columns(rows: pa.Table, schema: pa.Schema, fills: Fills) -> pa.Table:
-    """The rows of a file in these columns; those that it lacks as a reader fills them."""
+    """The rows of a file in these columns and types; those that it lacks as a reader fills them."""
     names, own = schema.names, rows.column_names
     for name in (name for name in names if name not in own):
         rows = rows.append_column(schema.field(name), pa.nulls(rows.num_rows, schema.field(name).type))
-    return with_fills(rows.select(names), own, fills)
+    return with_fills(rows.select(names).cast(schema), own, fills)
 
 
 def _after(

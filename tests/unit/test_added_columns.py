@@ -223,9 +223,9 @@ def test_rows_of_former_files_have_the_fill(
         assert compact(replica) == {}
     write(replica, first, 2, (Op.DELETE, (3, "y"), (3, "y")))
     replica = Replica(storage, second)
-    replica.add_missing_columns()
+    replica.adopt_schema()
     version = replica.log.version
-    replica.add_missing_columns()
+    replica.adopt_schema()
     assert replica.log.version == version
     assert rows_of(replica) == NOTE
     write(
@@ -250,7 +250,7 @@ def test_a_merge_of_files_of_before_and_after_has_the_fill(tmp_path: Path) -> No
     storage, first, second = Storage(str(tmp_path)), table(FIRST), table(SECOND)
     write(Replica(storage, first), first, 1, (Op.INSERT, (1, "x"), None))
     replica = Replica(storage, second)
-    replica.add_missing_columns()
+    replica.adopt_schema()
     write(replica, second, 2, (Op.INSERT, (2, "y", None, None), None))
     files = replica.log.files((VNODE, EPOCH))
     merged = merge_files(Merge(storage, second, tuple(files)))
