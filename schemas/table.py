@@ -69,6 +69,11 @@ class TableSchema:
         return tuple(column for column in self.columns if column.fill is None)
 
     @cached_property
+    def hashed_after(self) -> int:
+        """The epoch up to which hashes of whole rows may be over narrower types, 0 for none."""
+        return max((former.epoch for column in self.columns for former in column.was), default=0)
+
+    @cached_property
     def key_columns(self) -> tuple[Column, ...]:
         """The primary key's columns in key order."""
         return tuple(self.by_name[name] for name in self.primary_key)

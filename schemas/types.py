@@ -67,6 +67,8 @@ _AVRO: dict[TypeName, str | dict[str, Any]] = {
     TypeName.TIMESTAMP: {"type": "long", "logicalType": "timestamp-micros"},
 }
 
+_WIDER = ((TypeName.INT, TypeName.BIGINT), (TypeName.FLOAT, TypeName.DOUBLE))
+
 _ARROW: dict[TypeName, pa.DataType] = {
     TypeName.BOOLEAN: pa.bool_(),
     TypeName.INT: pa.int32(),
@@ -140,6 +142,13 @@ class ColumnType:
         if fixed != number or fixed.adjusted() >= precision - scale:
             return None
         return abs(fixed) if fixed.is_zero() else fixed
+
+    def widens_to(self, wider: ColumnType) -> bool:
+        """True if `wider` is another type of numbers that has each value of this one."""
+        if self.name is TypeName.DECIMAL and wider.name is TypeName.DECIMAL:
+            more = (wider.precision or 0) - (self.precision or 0), (wider.scale or 0) - (self.scale or 0)
+            return more[0] >= more[1] >= 0 and more != (0, 0)
+        return (self.name, wider.name) in _WIDER
 
     @property
     def allowed_in_key(self) -> bool:

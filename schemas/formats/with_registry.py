@@ -41,6 +41,13 @@ class RegistryFormat(UpstreamFormat):
             "[becomes a column](operations.md#when-columns-change) by the schema of its record."
         ),
     ] = "ignore"
+    on_wider_type: Annotated[
+        Literal["stop", "widen"],
+        Field(
+            description="what becomes of a schema with a wider type for a column, such as a long for an `int`: `stop`, "
+            "the table is suspended; or `widen`, the [column gets it](operations.md#wider-types)."
+        ),
+    ] = "stop"
     # A list in a file: not strict here, as a list is no tuple.
     ignored_columns: Annotated[
         tuple[str, ...], Field(strict=False, description="Fields that are ignored where others wait.")

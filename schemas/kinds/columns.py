@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
 from schemas.faults import nearest
 from schemas.kinds.fills import fill_of, has_utf8
@@ -40,6 +40,13 @@ _MAX_FIELD = 1_000
 _UNSIGNED_DIGITS = 20
 
 
+class FormerType(NamedTuple):
+    """A type that a column had up to the end of a batch."""
+
+    epoch: int
+    type: ColumnType
+
+
 @dataclass(frozen=True)
 class Column:
     """A column; `nullable` is false exactly for the primary key's.
@@ -51,7 +58,7 @@ class Column:
 
     `fill` is the column's value where a record's schema, or a record without one, has none of its names. `has_fill`:
     records may lack the column; without it a column that no record has is an error. It is no part of what a state is
-    of, so that `fill: null` may come and go.
+    of, so that `fill: null` may come and go. `was` are narrower types that it had, oldest first.
     """
 
     name: str
@@ -64,6 +71,7 @@ class Column:
     aliases: tuple[str, ...] = ()
     fill: Value = None
     has_fill: bool = dataclass_field(default=False, compare=False)
+    was: tuple[FormerType, ...] = dataclass_field(default=(), compare=False)
 
     @property
     def in_records(self) -> Column:
@@ -82,6 +90,11 @@ class Column:
         given: dict[str, Any] = {"field": field, "time": self.time, "decimal": self.decimal}
         given |= {"unsigned": self.unsigned, "fill": json_literal(self.fill)}
         return {key: value for key, value in given.items() if value is not None}
+
+    def at(self, epoch: int) -> Column:
+        """The column with the type that it had at the end of a batch."""
+        kind = next((former.type for former in self.was if epoch <= former.epoch), self.type)
+        return replace(self, type=kind)
 
     @property
     def announced(self) -> dict[str, Any]:

@@ -58,8 +58,9 @@ class OutputColumn:
 
     def of(self, column: Column) -> Column:
         """The output's column, of the table's."""
-        kind = _HASH_TYPE if self.mask == "hash" else column.type
-        return Column(self.name, kind, column.nullable)
+        if self.mask == "hash":
+            return Column(self.name, _HASH_TYPE, column.nullable)
+        return Column(self.name, column.type, column.nullable, was=column.was)
 
 
 def plain(names: Sequence[str]) -> tuple[OutputColumn, ...]:

@@ -1,22 +1,27 @@
 """Changes of a table while its state lives, as `backfill alter` and the control topic have them.
 
     {"add": {"c": {"type": "int", "fill": 0}}}    a column behind the others
+    {"widen": {"c": "bigint"}}                    a column's type, of which each value is one of the wider type
     {"rename": {"old": "new"}}                    records have a column under a new name, the column keeps its own
     {"ignore": "c"}                               a field of records that is no column
 
-Each may be made twice: what is there already stays.
+Each may be made twice: what is there already stays. Outputs that have a column which gets a wider type go on with equal
+values and keys, or the change is refused.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from schemas.errors import Code, ConfigError
 from schemas.faults import brief
+from schemas.formats.change import ChangeFormat
+from schemas.job import JobDefinition
 from schemas.kinds.columns import Column
 from schemas.table import TableSchema, declare, nearest
+from schemas.types import ColumnType, TypeName
 
 MOST_CHANGES = 100
 
@@ -35,6 +40,14 @@ class AddColumn:
 
 
 @dataclass(frozen=True, slots=True)
+class WidenColumn:
+    """A wider type for a column: `bigint` for `int`, `double` for `float`, more digits for a decimal."""
+
+    name: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
 class RenameField:
     """A new name in records for the column `old`, before those that it has there."""
 
@@ -49,7 +62,7 @@ class IgnoreField:
     name: str
 
 
-TableChange = AddColumn | RenameField | IgnoreField
+TableChange = AddColumn | WidenColumn | RenameField | IgnoreField
 
 
 def changes_to_json(changes: Iterable[TableChange]) -> list[dict[str, object]]:
@@ -59,6 +72,8 @@ def changes_to_json(changes: Iterable[TableChange]) -> list[dict[str, object]]:
         match change:
             case AddColumn(name, declared):
                 found.append({"add": {name: json.loads(declared)}})
+            case WidenColumn(name, kind):
+                found.append({"widen": {name: kind}})
             case RenameField(old, new):
                 found.append({"rename": {old: new}})
             case IgnoreField(name):
@@ -82,9 +97,11 @@ def _change_from_json(raw: object) -> TableChange:
             [(name, value)] = content.items()
             if kind == "add" and isinstance(value, str | dict):
                 return AddColumn(str(name), json.dumps(value))
+            if kind == "widen" and isinstance(value, str):
+                return WidenColumn(str(name), value)
             if kind == "rename" and isinstance(value, str):
                 return RenameField(str(name), value)
-    raise ValueError("a change is one of add, rename, ignore")
+    raise ValueError("a change is one of add, widen, rename, ignore")
 
 
 def changes_text(changes: Iterable[TableChange]) -> str:
@@ -93,23 +110,27 @@ def changes_text(changes: Iterable[TableChange]) -> str:
 
 
 def in_words(changes: Iterable[TableChange]) -> str:
-    """Changes for people: `add c, rename old to new, ignore d`."""
+    """Changes for people: `add c, widen d to bigint, rename old to new, ignore e`."""
     found = list[str]()
     for change in changes:
         match change:
             case RenameField(old, new):
                 found.append(f"rename {brief(old)} to {brief(new)}")
+            case WidenColumn(name, kind):
+                found.append(f"widen {brief(name)} to {brief(kind)}")
             case AddColumn(name) | IgnoreField(name):
                 found.append(f"{'add' if isinstance(change, AddColumn) else 'ignore'} {brief(name)}")
     return ", ".join(found)
 
 
 def altered(table: TableSchema, changes: Sequence[TableChange]) -> TableSchema:
-    """The table with these columns and names more. Raises: ConfigError(TABLE_INVALID)."""
+    """The table with these columns and names more, and wider types. Raises: ConfigError(TABLE_INVALID)."""
     for change in changes:
         match change:
             case AddColumn(name, declared):
                 table = _with_column(table, name, json.loads(declared))
+            case WidenColumn(name, kind):
+                table = _with_type(table, name, kind)
             case RenameField(old, new):
                 table = _with_name(table, old, new)
             case IgnoreField(name):
@@ -128,16 +149,37 @@ def _with_column(table: TableSchema, name: str, declared: object) -> TableSchema
     raise _invalid(table, f"column {name} as {wanted.declared}, which is there as {known.declared}")
 
 
+def _with_type(table: TableSchema, name: str, kind: str) -> TableSchema:
+    column = _column_of(table, name, "a wider type")
+    try:
+        wider = ColumnType.parse(kind)
+    except ValueError as fault:
+        raise _invalid(table, f"column {column.name}: {fault}") from None
+    if column.name in table.primary_key:
+        raise _invalid(table, f"column {column.name} of the key widened: its rows would be in other vnodes")
+    if wider == column.type or wider.widens_to(column.type):
+        return table
+    if not column.type.widens_to(wider):
+        raise _invalid(table, f"column {column.name} as {wider}, which lacks values of its {column.type}")
+    return _declared(table, {**_columns(table), column.name: replace(column, type=wider).declared})
+
+
 def _with_name(table: TableSchema, old: str, new: str) -> TableSchema:
-    column = table.by_name.get(old) or _read_from(table, old)
-    if column is None:
-        raise _invalid(table, f"a new name of {old!r}, no such column{nearest(old, table.column_names)}")
+    column = _column_of(table, old, "a new name")
     names = column.names_in_records
     if new in names:
         return table
     field, *aliases = new, *names
     wanted = replace(column, field=field, aliases=tuple(aliases))
     return _declared(table, {**_columns(table), column.name: wanted.declared})
+
+
+def _column_of(table: TableSchema, name: str, what: str) -> Column:
+    """The column of this name, or else the one that records have under it. Raises: ConfigError(TABLE_INVALID)."""
+    column = table.by_name.get(name) or _read_from(table, name)
+    if column is None:
+        raise _invalid(table, f"{what} of {name!r}, no such column{nearest(name, table.column_names)}")
+    return column
 
 
 def _read_from(table: TableSchema, name: str) -> Column | None:
@@ -165,3 +207,37 @@ def _invalid(table: TableSchema, found: str) -> ConfigError:
         expected="a change that the table can have",
         next_step="correct the change; nothing was written",
     )
+
+
+def widened(before: TableSchema, after: TableSchema) -> tuple[Column, ...]:
+    """The columns, as they are afterwards, whose type is another one."""
+    return tuple(
+        column
+        for column in after.columns
+        if column.name in before.by_name and column.type != before.by_name[column.name].type
+    )
+
+
+def widening_misfit(before: TableSchema, after: TableSchema, jobs: Iterable[JobDefinition]) -> str | None:
+    """The reason why the outputs of these jobs can't have the wider types of a table; None if they can."""
+    wider = widened(before, after)
+    reasons = (reason for job in jobs for column in wider for reason in _misfits(before, column, job))
+    return next(reasons, None)
+
+
+def _misfits(before: TableSchema, column: Column, job: JobDefinition) -> Iterator[str]:
+    shown = [each for each in job.columns if each.source == column.name]
+    what = f"{column.name} widened, which job {job.name}"
+    narrow, kind = before.by_name[column.name].type, column.type
+    if column.name in job.key:
+        yield f"{what} has in the keys of its output"
+    if not shown:
+        return
+    if isinstance(job.format, ChangeFormat):
+        yield f"{what} writes in format change, whose schema is for good"
+    if kind.name is TypeName.DOUBLE:
+        yield f"{what} has sent: as a double, the text of a float is another number"
+    if kind.scale != narrow.scale and job.format.framed:
+        yield f"{what} writes in Avro, where it keeps its scale"
+    if kind.scale != narrow.scale and any(each.mask == "hash" for each in shown):
+        yield f"{what} writes as a hash, which would be another one"

@@ -200,7 +200,8 @@ class _KeyHistory:
         moved = follows & places & _before(places) & (_before(partitions) != partitions)
         ways = [moved, inserts & is_there, ~inserts & ~is_there]
         charges = np.select([from_log & way for way in ways], range(len(ways)), _LEGAL).astype(np.int8)
-        suspects = np.flatnonzero((charges == _LEGAL) & from_log & ~inserts)
+        hashed = self._column(EPOCH) > self._table.hashed_after
+        suspects = np.flatnonzero((charges == _LEGAL) & from_log & ~inserts & hashed)
         charges[suspects[self._differs(suspects)]] = _ILLEGAL.index(Code.OLD_ROW_MISMATCH)
         return charges
 

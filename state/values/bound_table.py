@@ -1,7 +1,7 @@
 """The table of a state in its newest version, as the binding in the journal's entries has it.
 
-A version differs from the one before by columns behind the others, and by further names of columns in records. What
-the state has stays, whatever a configuration says: a file may be behind it, and may add to it.
+A version differs from the one before by columns behind the others, by further names of columns in records, and by
+wider types. What the state has stays, whatever a configuration says: a file may be behind it, and may add to it.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from schemas.errors import Code, StateError
-from schemas.kinds.columns import Column
+from schemas.kinds.columns import Column, FormerType
 from schemas.kinds.table_changes import IgnoreField, TableChange, altered
 from schemas.table import KEYS, TableSchema, declare
+from schemas.types import ColumnType
 
-_IGNORED, _IGNORED_ALL, _WIDTHS = "ignored_columns", "ignored_all", "widths"
+_IGNORED, _IGNORED_ALL, _WIDTHS, _WAS = "ignored_columns", "ignored_all", "widths", "was"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +43,24 @@ class BoundTable:
         """The version that `to_dict` gave."""
         raw = json.loads(bound)
         table = declare({key: value for key, value in raw.items() if key in KEYS}, has_key=None)
+        was = {
+            name: tuple(FormerType(epoch, ColumnType.parse(kind)) for epoch, kind in types)
+            for name, types in raw.get(_WAS, {}).items()
+        }
+        columns = (replace(column, was=was.get(column.name, ())) for column in table.columns)
+        table = replace(table, columns=tuple(columns))
         widths = tuple(raw.get(_WIDTHS, (len(table.columns),)))
         return cls(table, frozenset(raw.get(_IGNORED, ())), raw.get(_IGNORED_ALL, True), widths)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values for a binding."""
         own = {_IGNORED: sorted(self.ignored), _IGNORED_ALL: self.ignored_all, _WIDTHS: list(self.widths)}
-        return {**self.table.to_dict(), **own}
+        was = {
+            column.name: [[former.epoch, str(former.type)] for former in column.was]
+            for column in self.table.columns
+            if column.was
+        }
+        return {**self.table.to_dict(), **own, **({_WAS: was} if was else {})}
 
     def declared(
         self, table: TableSchema, ignored: Collection[str] | None, *, state: str, is_read: bool = True
@@ -56,38 +68,46 @@ class BoundTable:
         """The version that a configuration makes of this one. `ignored` as in `first`.
 
         It may have further columns, behind the others, and further names of columns, if no record before can have had
-        them; not until the table `is_read` from its database, for chunks of its rows are there without them.
+        them; not until the table `is_read` from its database, for chunks of its rows are there without them. Narrower
+        types than the state's are those of a file that is behind.
         Raises: StateError(SCHEMA_CHANGED, VNODE_LAYOUT_CHANGED, PK_CHANGED, COLUMN_WAS_IGNORED).
         """
         self._refuse_other(table, state)
-        columns = tuple(self._columns(table))
-        made = replace(table, columns=columns)
+        made = replace(self.table, columns=tuple(self._columns(table)))
         ignores = self.ignored.union(ignored or ())
         version = replace(self, table=made, ignored=ignores, ignored_all=self.ignored_all or ignored is None)
-        if _content(made) != _content(self.table):
-            if not is_read:
-                found = "further columns or names, and a table that is being read from its database"
-                raise StateError(Code.SCHEMA_CHANGED, where=state, found=found)
-            self._refuse_ignored(version, state)
-        return version._counted()
+        return version._after(self, state, is_read=is_read)
 
-    def altered(self, changes: Sequence[TableChange], *, state: str, is_read: bool = True) -> BoundTable:
-        """The version with these changes. Raises: ConfigError(TABLE_INVALID), as `altered`; as `declared`."""
+    def altered(
+        self, changes: Sequence[TableChange], *, state: str, is_read: bool = True, epoch: int = 0
+    ) -> BoundTable:
+        """The version with these changes, of which no row up to `epoch` has a wider type.
+
+        Raises: ConfigError(TABLE_INVALID), as `altered`; as `declared`.
+        """
         ignored = {change.name for change in changes if isinstance(change, IgnoreField)}
         table = altered(self.table, changes)
         altered(table, [IgnoreField(name) for name in sorted(ignored)])  # of changes in any order
-        known = None if self.ignored_all else self.ignored
-        version = self.declared(table, known, state=state, is_read=is_read)
+        columns = (_widened(self.table.by_name.get(each.name), each, epoch) for each in table.columns)
+        table = replace(table, columns=tuple(columns))
+        version = replace(self, table=table)._after(self, state, is_read=is_read)
         return replace(version, ignored=version.ignored | ignored)
 
-    def _counted(self) -> BoundTable:
+    def _after(self, former: BoundTable, state: str, *, is_read: bool) -> BoundTable:
+        """This version, which follows another one. Raises: StateError, as `declared`."""
+        if _content(self.table) != _content(former.table):
+            if not is_read:
+                found = "further columns, names or types, and a table that is being read from its database"
+                raise StateError(Code.SCHEMA_CHANGED, where=state, found=found)
+            former._refuse_ignored(self, state)
         return replace(self, widths=tuple(sorted({*self.widths, len(self.table.columns)})))
 
     def _columns(self, table: TableSchema) -> Iterator[Column]:
         """The columns of the state, each with the names that either has, and then those that it lacks."""
         for own in self.table.columns:
             declared = table.by_name.get(own.name, own)
-            yield declared if _is_among(own.names_in_records, declared.names_in_records) else own
+            has_names = _is_among(own.names_in_records, declared.names_in_records)
+            yield replace(declared, type=own.type, fill=own.fill, was=own.was) if has_names else own
         yield from (column for column in table.columns if column.name not in self.table.by_name)
 
     def _refuse_other(self, table: TableSchema, state: str) -> None:
@@ -133,6 +153,13 @@ class BoundTable:
             raise StateError(Code.COLUMN_WAS_IGNORED, where=state, found=found)
 
 
+def _widened(own: Column | None, column: Column, epoch: int) -> Column:
+    """A column, with the type that it has had up to `epoch` if that was another one."""
+    if own is None or own.type == column.type:
+        return column
+    return replace(column, was=(*own.was, FormerType(epoch, own.type)))
+
+
 def _content(table: TableSchema) -> list[object]:
     return [(column, column.names_in_records) for column in table.columns]
 
@@ -142,9 +169,11 @@ def _names(table: TableSchema) -> set[str]:
 
 
 def _agree(own: Column, declared: Column) -> bool:
-    """True if two columns are one, with other names in records at most."""
-    names, others = own.names_in_records, declared.names_in_records
-    alike = replace(own, field=None, aliases=()) == replace(declared, field=None, aliases=())
+    """True if two columns are one, with other names in records and a narrower declared type at most."""
+    names, others, kind = own.names_in_records, declared.names_in_records, declared.type
+    if kind != own.type and not kind.widens_to(own.type):
+        return False
+    alike = replace(own, field=None, aliases=(), type=kind) == replace(declared, field=None, aliases=())
     return alike and (_is_among(names, others) or _is_among(others, names))
 
 

@@ -6,17 +6,20 @@ A configuration may be behind its state: what `backfill alter`, or a record with
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
 from schemas.errors import BackfillError, Code, ConfigError, StateError
 from schemas.formats.protocol import UpstreamFormat
 from schemas.formats.with_registry import RegistryFormat
+from schemas.job import JobDefinition
 from schemas.kinds.projection import plain
-from schemas.kinds.table_changes import TableChange, changes_from_json
+from schemas.kinds.table_changes import TableChange, changes_from_json, widened, widening_misfit
 from schemas.records import Alter
 from schemas.settings.config import ServiceConfig
+from schemas.table import TableSchema
+from schemas.types import TypeName
 from state.journal import PATH as JOURNAL_PATH
 from state.journal import Entry, Journal
 from state.storage import Storage
@@ -36,16 +39,31 @@ def version_of(
         return BoundTable.first(config.table, ignored)
     plan, begins_in_database = entry.plan, config.initial_postgres is not None
     is_read = not begins_in_database if plan is None else plan.reading is None
+    epoch = 0 if plan is None else plan.epoch
     version = BoundTable.from_binding(entry.table).declared(
         config.table, ignored, state=state, is_read=is_read
     )
     for asked in asked_by(plan):
         with suppress(ConfigError, StateError):  # it was refused
-            version = version.altered(asked, state=state, is_read=is_read)
-    version = version.altered(changes, state=state, is_read=is_read)
-    if changes and (reason := config.upstream_format.misfit_as_upstream(version.table)):
+            version = version.altered(asked, state=state, is_read=is_read, epoch=epoch)
+    before = version.table
+    version = version.altered(changes, state=state, is_read=is_read, epoch=epoch)
+    jobs = () if plan is None else (job.state.definition for job in plan.jobs)
+    if changes and (reason := _misfit(config.upstream_format, before, version.table, jobs)):
         raise ConfigError(Code.TABLE_INVALID, where=config.table.name, found=reason)
     return version
+
+
+def _misfit(
+    upstream: UpstreamFormat, before: TableSchema, after: TableSchema, jobs: Iterable[JobDefinition]
+) -> str | None:
+    """The reason why records of the upstream, or outputs of the jobs, can't have a table after changes."""
+    for column in widened(before, after):
+        if not isinstance(upstream, RegistryFormat):
+            return f"{column.name} widened, and records of format {upstream.form!r} have its type for good"
+        if column.type.name is TypeName.DOUBLE and not upstream.framed.value:
+            return f"{column.name} widened: as a double, the text of a float is another number"
+    return widening_misfit(before, after, jobs) or upstream.misfit_as_upstream(after)
 
 
 def version_in(config: ServiceConfig, storage: Storage, changes: Sequence[TableChange] = ()) -> BoundTable:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 
 from schemas.errors import Code
@@ -10,6 +11,10 @@ from schemas.records import record_at
 from state.values.last_end import FaultReport
 
 _SKIP = "--skip-record"
+_NO_ROOM = re.compile(
+    r"a(?:n int| (?P<decimal>decimal)\([\d,]+\)) out of range in column (?P<column>\w+)"
+    r"|field (?P<field>\w+) is long, its column int"
+)
 
 
 def skippable(fault: FaultReport) -> str | None:
@@ -30,7 +35,16 @@ def ways_on(fault: FaultReport, table: str) -> tuple[str, ...]:
     if fault.code is Code.LOG_WENT_BACK:
         return f"{again} --accept-log-reset", again
     record = skippable(fault)
-    return (again,) if record is None else (f"{again} {_SKIP} {record}", again)
+    skipping = () if record is None else (f"{again} {_SKIP} {record}",)
+    return (*_widening(fault), *skipping, again)
+
+
+def _widening(fault: FaultReport) -> tuple[str, ...]:
+    """The wider type for a column whose value had no room, if its type can be wider."""
+    if (full := _NO_ROOM.search(fault.found)) is None:
+        return ()
+    column, kind = full["column"] or full["field"], "TYPE" if full["decimal"] else "bigint"
+    return (f"backfill alter --widen {shlex.quote(f'{column}: {kind}')}",)
 
 
 def _alterations(field: str) -> tuple[str, str]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from schemas.errors import BackfillError, Code, ConfigError
 from schemas.job import JobDefinition
 from schemas.kinds.lanes import rescale_misfit
-from schemas.kinds.table_changes import TableChange, altered, changes_from_json, in_words
+from schemas.kinds.table_changes import TableChange, altered, changes_from_json, in_words, widening_misfit
 from schemas.records import Add, Alter, Drop, Lanes, Mutation, Other, Pause, Resume, Stop, Throttle
 from schemas.table import TableSchema
 from state.values.plan import BatchPlan, JobState
@@ -235,7 +235,7 @@ def apply_mutation(
             return JobsOutcome(jobs, (MutationReport(epoch, f"lanes {count}"),), lanes=count)
         case Alter(text):
             changes = changes_from_json(json.loads(text))
-            refused = _refusal(table, changes)
+            refused = _refusal(table, changes, jobs)
             report = MutationReport(epoch, f"alter: {in_words(changes)}")
             return refuse(*refused) if refused else JobsOutcome(jobs, (report,), changes=changes)
         case Other(name):
@@ -243,13 +243,16 @@ def apply_mutation(
             return refuse(Code.MUTATION_UNKNOWN, f"{shown}: a mutation that this version does not know")
 
 
-def _refusal(table: TableSchema, changes: Sequence[TableChange]) -> tuple[Code, str] | None:
-    """The code and the reason of a refusal; None for changes that the table can have."""
+def _refusal(
+    table: TableSchema, changes: Sequence[TableChange], jobs: Sequence[JobState]
+) -> tuple[Code, str] | None:
+    """The code and the reason of a refusal; None for changes that the table and its outputs can have."""
     try:
-        altered(table, changes)
+        wanted = altered(table, changes)
     except ConfigError as error:
         return error.code, f"alter: {error.found}"
-    return None
+    misfit = widening_misfit(table, wanted, (job.definition for job in jobs))
+    return None if misfit is None else (Code.TABLE_INVALID, f"alter: {misfit}")
 
 
 def _added(

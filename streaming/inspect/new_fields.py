@@ -32,7 +32,7 @@ from schemas.kinds.columns import IDENTIFIER, RESERVED_PREFIX, declared_columns
 from schemas.kinds.fills import fill_of
 from schemas.kinds.table_changes import AddColumn, IgnoreField, TableChange
 from schemas.table import Column
-from schemas.types import Value, json_literal
+from schemas.types import ColumnType, Value, json_literal
 from streaming.inspect.declared import connect_field, registered_field
 from streaming.inspect.samples import Field
 
@@ -49,8 +49,7 @@ class RowFields:
 
     def change(self, name: str, format_: RegistryFormat) -> TableChange | None:
         """The column that a field becomes, or that none can be read from it; None where only an operator can say it."""
-        field = self.by_name[name]
-        found = registered_field(name, field["type"]) if self.is_avro else connect_field(field)
+        field, found = self.by_name[name], self._found(name)
         if found.is_nested:
             return IgnoreField(name)
         column = _column(found, format_)
@@ -61,6 +60,16 @@ class RowFields:
         except (MisfitError, JsonError, LookupError, TypeError, ValueError, ArithmeticError):
             fill = None  # no literal
         return AddColumn.of(replace(column, fill=fill))
+
+    def kind(self, name: str, format_: RegistryFormat) -> ColumnType | None:
+        """The type of the column that a field becomes; None where there is none, or none that is certain."""
+        found = self._found(name)
+        column = None if found.is_nested else _column(replace(found, name="c"), format_)
+        return None if column is None else column.type
+
+    def _found(self, name: str) -> Field:
+        field = self.by_name[name]
+        return registered_field(name, field["type"]) if self.is_avro else connect_field(field)
 
     def _fill(self, column: Column, field: Mapping[str, Any], format_: RegistryFormat) -> Value:
         default = field.get("default")

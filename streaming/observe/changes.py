@@ -32,6 +32,12 @@ class AddedColumn(_Request):
     add: dict[str, str | dict[str, Any]] = Field(min_length=1, max_length=1)
 
 
+class WidenedColumn(_Request):
+    """A wider type for a column, `{c: bigint}`."""
+
+    widen: dict[str, str] = Field(min_length=1, max_length=1)
+
+
 class RenamedField(_Request):
     """A new name in records of a column, `{old: new}`."""
 
@@ -44,7 +50,7 @@ class IgnoredField(_Request):
     ignore: str
 
 
-Changes = list[AddedColumn | RenamedField | IgnoredField]
+Changes = list[AddedColumn | WidenedColumn | RenamedField | IgnoredField]
 
 
 class NewJob(_Request):

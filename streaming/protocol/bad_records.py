@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import structlog
@@ -37,11 +37,19 @@ log = structlog.get_logger(__name__)
 class BadRecords:
     """The policy for one topic. `parks`: invalid records go to the jobs' dead letters, without a job to the table's.
 
-    `named` are records, (partition, offset), that may be left out if they are invalid.
+    `named` are records, (partition, offset), that may be left out if they are invalid. `is_wider` is true of a record
+    that is valid once its table has the wider types of its schema, and is never parked.
     """
 
-    def __init__(self, topic: str, named: frozenset[RecordId] = frozenset(), *, parks: bool = False) -> None:
-        self.topic, self._named, self._parks = topic, named, parks
+    def __init__(
+        self,
+        topic: str,
+        named: frozenset[RecordId] = frozenset(),
+        *,
+        parks: bool = False,
+        is_wider: Callable[[Fault], bool] = lambda fault: False,
+    ) -> None:
+        self.topic, self._named, self._parks, self._is_wider = topic, named, parks, is_wider
 
     def leave_out(self, plan: BatchPlan, found: Sequence[tuple[Fault, int]]) -> BatchPlan:
         """The plan without these invalid records, each with the lane that found it.
@@ -74,7 +82,8 @@ class BadRecords:
 
     def _can_park(self, fault: Fault) -> bool:
         # A change that is too long for an output is one of a record that the dead letters take.
-        return self._parks and (fault.code not in _NEVER_PARKED or fault.output is not None)
+        may_park = fault.code not in _NEVER_PARKED or fault.output is not None
+        return self._parks and may_park and not self._is_wider(fault)
 
     def _log_parked(self, parked: Sequence[Parked]) -> None:
         codes = Counter(str(item.code) for item in parked)

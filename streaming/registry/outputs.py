@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import structlog
@@ -54,6 +54,31 @@ class OutputSchemas:
         ids = _ids({half: self._registry.register(*named) for half, named in schemas.items()})
         return ids if is_new else replace(ids, earlier=tuple(self._earlier(job)))
 
+    def wider(self, job: JobState, before: TableSchema) -> JobState:
+        """A job with the types of its table, whose schema is registered; as it is where they are those of `before`.
+
+        Raises: as `register`.
+        """
+        if not self._is_wider(job, before):
+            return job
+        definition = job.definition
+        return replace(job, definition=definition.with_ids(self._next_ids(definition, definition)))
+
+    def refuse_wider(self, jobs: Iterable[JobState], before: TableSchema) -> None:
+        """Raises: ConfigError(OUTPUT_SCHEMA_INCOMPATIBLE) for a job that `wider` can't register; as `register`."""
+        for job in jobs:
+            for subject, text in (
+                self._schemas(job.definition).values() if self._is_wider(job, before) else ()
+            ):
+                if self._registry.is_compatible(subject, text) is False:
+                    raise incompatible(subject)
+
+    def _is_wider(self, job: JobState, before: TableSchema) -> bool:
+        """True for records with schemas of which one differs by the types of a table before."""
+        definition = job.definition
+        is_framed = definition.format.ids is not None and not job.ended
+        return is_framed and definition.schemas(before) != definition.schemas(self._table)
+
     def grown(self, job: JobState) -> JobState:
         """A job with the columns that are new in its table, whose schema is registered; as it is where it gets none.
 
@@ -63,7 +88,9 @@ class OutputSchemas:
         if grown is job or ids is None:
             return grown
         try:
-            value = self.register(grown.definition).value
+            return replace(
+                grown, definition=grown.definition.with_ids(self._next_ids(job.definition, grown.definition))
+            )
         except ConfigError as error:
             if error.code is not Code.OUTPUT_SCHEMA_INCOMPATIBLE:
                 raise
@@ -71,8 +98,13 @@ class OutputSchemas:
                 "new_columns_refused", job=job.name, code=Code.OUTPUT_SCHEMA_REFUSED, found=str(error.where)
             )
             return replace(job, columns_refused=Code.OUTPUT_SCHEMA_REFUSED)
-        earlier = (*ids.earlier, (len(job.definition.columns), ids.value))
-        return replace(grown, definition=grown.definition.with_ids(SchemaIds(ids.key, value, earlier)))
+
+    def _next_ids(self, before: JobDefinition, after: JobDefinition) -> SchemaIds:
+        """The ids with those that records have had until now among the earlier ones. Raises: as `register`."""
+        ids = before.format.ids
+        assert ids is not None
+        earlier = (*ids.earlier, (len(before.columns), ids.value))
+        return SchemaIds(ids.key, self.register(after).value, earlier)
 
     def registered(self, job: JobDefinition) -> JobDefinition:
         """The job with the ids of its schemas, for readers of its output: where they are unknown, the registry's.

@@ -1,8 +1,11 @@
-"""Columns that a table gets by itself, from the schema of the first record that has them (`on_new_column: add`)."""
+"""Columns and types that a table gets by itself, from the schema of the first record that has them.
+
+`on_new_column: add` and `on_wider_type: widen` ask for them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import structlog
@@ -12,7 +15,7 @@ from schemas.avro.writers.meanings import MisfitError
 from schemas.errors import BackfillError, Code, ConfigError, StateError
 from schemas.formats.upsert import UpsertFormat
 from schemas.formats.with_registry import RegistryFormat
-from schemas.kinds.table_changes import AddColumn, TableChange, changes_to_json
+from schemas.kinds.table_changes import AddColumn, IgnoreField, TableChange, WidenColumn, changes_to_json
 from schemas.records import record_at, record_from_text
 from schemas.settings.config import ServiceConfig
 from state.journal import Entry
@@ -20,14 +23,21 @@ from streaming.control.known_table import version_of
 from streaming.inspect.new_fields import RowFields, fields_by_registry, fields_in_frame
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader
+from streaming.lane.faults import Fault
 from streaming.registry.client import Registry
 
 log = structlog.get_logger(__name__)
 
+_OF_TYPES = (Code.SCHEMA_INCOMPATIBLE, Code.VALUE_OUT_OF_RANGE)
+"""Codes of records whose schema may have a wider type."""
+_OF_OTHER_RECORDS = (MisfitError, LookupError, TypeError)
+"""Errors of schemas of a subject that no row has."""
+_EVENTS = {AddColumn: "column_added", IgnoreField: "field_ignored", WidenColumn: "column_widened"}
+
 
 @dataclass(frozen=True)
 class NewColumns:
-    """The changes of a table that a record with further fields asks for. `config` has the table by now."""
+    """The changes of a table that a record with another schema asks for. `config` has the table by now."""
 
     config: ServiceConfig
     kafka: KafkaSettings
@@ -35,48 +45,77 @@ class NewColumns:
     def changes(self, fault: BackfillError, entry: Entry | None) -> tuple[TableChange, ...]:
         """The changes, in the order of their schemas; none where the table has to wait for an operator.
 
-        What a column is follows from the first schema that has it: with a registry the lowest version of the subject,
-        else that of this record, which is the first one. So it is the same whichever record is met first. Raises:
-        EnvironmentProblem when the broker or the registry does not answer.
+        What a new column is follows from the first schema that has it: with a registry the lowest version of the
+        subject, else that of this record, which is the first one. So it is the same whichever record is met first. A
+        wider type is that of the record's schema. Raises: EnvironmentProblem when the broker or the registry does not
+        answer.
         """
-        format_ = self.config.upstream_format
-        if fault.code is not Code.SCHEMA_WAITS or not isinstance(format_, RegistryFormat):
-            return ()
         record = record_at(fault.where)
-        value = None if format_.on_new_column != "add" or record is None else self._value(record)
-        if value is None:
-            return ()
-        return tuple(self._able(list(self._wanted(value, format_)), entry))
+        wanted = () if record is None else self._wanted(fault.code, *record_from_text(record))
+        return tuple(self._able(list(wanted), entry))
 
-    def _value(self, record: str) -> bytes | None:
-        partition, offset = record_from_text(record)
+    def is_wider(self, fault: Fault) -> bool:
+        """True for a record whose schema has wider types, which the table gets. Raises: as `changes`."""
+        return fault.code in _OF_TYPES and any(self._wanted(fault.code, fault.partition, fault.offset))
+
+    def _wanted(self, code: Code, partition: int, offset: int) -> Iterable[TableChange]:
+        """The changes by the schemas alone."""
+        format_ = self.config.upstream_format
+        if not isinstance(format_, RegistryFormat):
+            return ()
+        is_new = code is Code.SCHEMA_WAITS and format_.on_new_column == "add"
+        is_wider = code in _OF_TYPES and format_.on_wider_type == "widen"
+        value = self._value(partition, offset) if is_new or is_wider else None
+        if value is None or (described := self._described(value, format_)) is None:
+            return ()
+        return self._further(*described, format_) if is_new else self._wider(described[0], format_)
+
+    def _value(self, partition: int, offset: int) -> bytes | None:
         with RangeReader(self.kafka) as reader:
             for chunk in reader.read(self.config.upstream, {partition: (offset, offset + 1)}):
                 return next((message.value() for message in chunk), None)
         return None
 
-    def _wanted(self, value: bytes, format_: RegistryFormat) -> Iterator[TableChange]:
-        """The changes by the schemas alone."""
+    def _described(
+        self, value: bytes, format_: RegistryFormat
+    ) -> tuple[RowFields, WriterSchema | None] | None:
+        """The fields by the record's schema, and that of a registry; None without one that rows can have."""
         if not format_.framed.value:
             fields = fields_in_frame(value, format_)
-            if fields is not None:
-                yield from self._changes(fields, self._new(fields, format_), format_)
-            return
-        registry, schema_id = Registry(self.config.registry), framed_id(value)
-        own = None if schema_id is None else registry.schema(schema_id)
+            return None if fields is None else (fields, None)
+        schema_id = framed_id(value)
+        own = None if schema_id is None else Registry(self.config.registry).schema(schema_id)
+        try:
+            return None if own is None else (fields_by_registry(own, format_), own)
+        except _OF_OTHER_RECORDS:
+            return None
+
+    def _further(
+        self, fields: RowFields, own: WriterSchema | None, format_: RegistryFormat
+    ) -> Iterator[TableChange]:
+        """The fields that are no columns, by the schemas alone."""
+        left = self._new(fields, format_)
         if own is None:
+            yield from self._changes(fields, left, format_)
             return
-        left = self._new(fields_by_registry(own, format_), format_)
-        for schema in _oldest_first(registry, own, f"{self.config.upstream}-value"):
+        for schema in _oldest_first(Registry(self.config.registry), own, f"{self.config.upstream}-value"):
             try:
                 fields = fields_by_registry(schema, format_)
-            except (MisfitError, LookupError, TypeError):  # of other records
+            except _OF_OTHER_RECORDS:
                 continue
             names = [name for name in fields.by_name if name in left]
             yield from self._changes(fields, names, format_)
             left = [name for name in left if name not in names]
             if not left:
                 return
+
+    def _wider(self, fields: RowFields, format_: RegistryFormat) -> Iterator[TableChange]:
+        """The columns that the record's schema has in a wider type."""
+        for column in self.config.table.columns:
+            name = next((name for name in column.names_in_records if name in fields.by_name), None)
+            kind = None if name is None else fields.kind(name, format_)
+            if kind is not None and column.type.widens_to(kind):
+                yield WidenColumn(column.name, str(kind))
 
     def _new(self, fields: RowFields, format_: RegistryFormat) -> list[str]:
         columns = self.config.table.columns
@@ -99,8 +138,7 @@ class NewColumns:
                 log.warning("column_waits", code=reason.code, found=reason.found)
                 continue
             able.append(change)
-            what = "column_added" if isinstance(change, AddColumn) else "field_ignored"
-            log.info(what, change=changes_to_json([change])[0])
+            log.info(_EVENTS[type(change)], change=changes_to_json([change])[0])
         yield from able
 
 

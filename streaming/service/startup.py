@@ -23,6 +23,7 @@ from state.journal import Journal
 from state.small_files import EmptyRanges, SchemaFiles
 from state.storage import Storage
 from state.values.aligned import padded
+from state.values.bound_table import BoundTable
 from state.values.plan import BatchPlan
 from streaming.compaction.barrier_keeping import BarrierKeeping
 from streaming.kafka.clients import KafkaSettings
@@ -40,6 +41,7 @@ from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint
 from streaming.service.checks.listed import Part, require
 from streaming.service.checks.surroundings import Surroundings
+from streaming.service.new_columns import NewColumns
 from streaming.service.suspended.decisions import Decisions
 from streaming.sink.dead_letters import read_letters
 from streaming.sink.kafka import TableLetters
@@ -144,11 +146,14 @@ class Startup:
         assert version is not None
         start = self._start(is_new=current is None)
         beginning = padded(() if start is None else start.offsets, self.found.beginning)
-        # 2. The journal's new owner. A half done batch is finished by as many lanes as began it, and with columns that
-        # are new in this version: its lanes sent none of them.
+        # 2. The journal's new owner. A half done batch is finished by as many lanes as began it, and with columns and
+        # types that are new in this version: its lanes sent none of them.
         schemas = OutputSchemas(config.registry, config.table)
+        before = version.table if current is None else BoundTable.from_binding(current.table).table
         former = journal.take_over(
-            self.owner, binding(version, upstream, start), lambda plan: plan.with_states(schemas.grown)
+            self.owner,
+            binding(version, upstream, start),
+            lambda plan: plan.with_states(lambda job: schemas.grown(schemas.wider(job, before))),
         )
         # 3. The components, which read state and topics as of the take-over.
         upstream_format = self._upstream_format(start)
@@ -174,7 +179,7 @@ class Startup:
             self._fence(transactional_id(batches.replica), former.lanes, former.plan)
         failpoints.reach(Failpoint.FENCED)
         # 5. Columns that are new in this version: the open batch may hold their first values.
-        batches.add_missing_columns()
+        batches.adopt_schema()
         batches.configure(config.jobs)
         return Owned(journal, upstream, source, lanes, batches, start, reads, version.widths)
 
@@ -232,7 +237,10 @@ class Startup:
             read_letters=reads_letters,
             early_letters=TableLetters(kafka, config.upstream, config.limits, reads_letters).write,
             bad_records=BadRecords(
-                config.upstream, self.decisions.skip_records, parks=self.sinks.setup.parks
+                config.upstream,
+                self.decisions.skip_records,
+                parks=self.sinks.setup.parks,
+                is_wider=NewColumns(config, kafka).is_wider,
             ),
             forward=Forward(
                 self.sinks,

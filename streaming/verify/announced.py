@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 from schemas.table import Column
-from schemas.types import json_literal
+from schemas.types import ColumnType, Value, json_literal
 from streaming.reading.entries import Place
 from streaming.reading.records.forms import RecordForm
 from streaming.verify.findings import Findings, Rule
@@ -33,8 +34,11 @@ class AnnouncedColumns:
 
     def __init__(self, columns: Sequence[Column], form: RecordForm, findings: Findings) -> None:
         self._names = [column.name for column in columns]
-        self._wanted: dict[str, dict[str, Any]] = {
-            column.name: {"type": str(column.type), "fill": json_literal(fill)}
+        self._wanted: dict[str, list[dict[str, Any]]] = {
+            column.name: [
+                {"type": str(kind), "fill": json_literal(_in_type(fill, kind))}
+                for kind in (column.type, *(former.type for former in column.was))
+            ]
             for column, fill in zip(columns, form.fills, strict=True)
         }
         self._findings = findings
@@ -65,7 +69,7 @@ class AnnouncedColumns:
         lacking = sorted(announced - given.keys()) if barrier.full else []
         for name in (*given, *lacking):
             wanted, found = self._wanted.get(name), given.get(name)
-            if found is None or found != wanted:
+            if found is None or found not in (wanted or ()):
                 self._differs(closed, name, wanted, found)
         announced.update(given)
         self._new.update(given)
@@ -100,3 +104,8 @@ class AnnouncedColumns:
 
     def _add(self, seen: _Seen, expected: str, found: str) -> None:
         self._findings.of_output(Rule.COLUMN_UNANNOUNCED, seen.where, expected, found, seen.barrier)
+
+
+def _in_type(fill: Value, kind: ColumnType) -> Value:
+    """A fill in one of the types that its column has had."""
+    return kind.exact(fill) if isinstance(fill, Decimal) else fill

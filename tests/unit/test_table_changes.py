@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -14,11 +15,13 @@ from schemas.kinds.table_changes import (
     IgnoreField,
     RenameField,
     TableChange,
+    WidenColumn,
     altered,
     changes_from_json,
     changes_to_json,
 )
 from schemas.table import declare
+from schemas.types import ColumnType
 from state.values.bound_table import BoundTable
 from streaming.source.barriers.injecting.control_requests import MalformedRequestError
 from streaming.source.barriers.injecting.suspended_requests import (
@@ -70,6 +73,65 @@ def test_a_column_is_renamed_in_records_and_keeps_its_own_name() -> None:
     assert twice["name"]["field"] == ["heading", "title", "name"]
 
 
+@pytest.mark.parametrize(
+    ("kind", "wider"),
+    [
+        ("int", "bigint"),
+        ("float", "double"),
+        ("decimal(10,2)", "decimal(11,2)"),
+        ("decimal(10,2)", "decimal(12,4)"),
+        ("decimal(10,0)", "decimal(38,28)"),
+    ],
+)
+def test_a_column_gets_a_wider_type_with_which_older_files_go_on(kind: str, wider: str) -> None:
+    narrow = declare({"name": "t", "columns": {"id": "int", "c": kind}, "primary_key": ["id"]})
+    first, [change] = BoundTable.first(narrow, ()), [WidenColumn("c", wider)]
+    version = first.altered([change], state="s", epoch=7)
+    assert version.altered([change], state="s", epoch=9) == version
+    assert version.altered([WidenColumn("c", kind)], state="s") == version, "it is wide enough"
+    for known in (version, BoundTable.from_binding(json.dumps(version.to_dict()))):
+        assert str(known.table.by_name["c"].type) == wider
+        assert known.table.hashed_after == 7
+        assert str(known.table.by_name["c"].at(7).type) == kind
+        assert known.table.by_name["c"].at(8) == known.table.by_name["c"]
+        # A file that is behind, and one that is not.
+        for table in (narrow, declare(known.table.to_dict())):
+            assert (
+                known.declared(table, (), state="s")
+                .table.by_name["c"]
+                .at(7)
+                .type.widens_to(known.table.by_name["c"].type)
+            )
+    with pytest.raises(BackfillError, match="SCHEMA_CHANGED"):
+        first.declared(version.table, (), state="s")
+    with pytest.raises(BackfillError, match="SCHEMA_CHANGED"):
+        first.altered([change], state="s", is_read=False)
+
+
+@pytest.mark.parametrize(
+    ("kind", "other"),
+    [
+        ("int", "double"),
+        ("int", "decimal(20,0)"),
+        ("bigint", "int"),
+        ("double", "float"),
+        ("decimal(10,2)", "decimal(11,4)"),
+        ("decimal(10,2)", "decimal(12,1)"),
+        ("decimal(10,2)", "bigint"),
+        ("date", "timestamp"),
+        ("string", "binary"),
+    ],
+)
+def test_no_type_that_lacks_values_is_wider(kind: str, other: str) -> None:
+    table = declare({"name": "t", "columns": {"id": "int", "c": kind}, "primary_key": ["id"]})
+    is_narrower = ColumnType.parse(other).widens_to(ColumnType.parse(kind))
+    if is_narrower:
+        assert altered(table, [WidenColumn("c", other)]) == table
+        return
+    with pytest.raises(BackfillError, match=rf"column c as {re.escape(other)}, which lacks values"):
+        altered(table, [WidenColumn("c", other)])
+
+
 def test_a_field_is_ignored_from_then_on_and_for_good() -> None:
     version = KNOWN.altered([IgnoreField("c")], state="s")
     assert version.ignored == {"noise", "c"}
@@ -90,6 +152,9 @@ def test_a_field_is_ignored_from_then_on_and_for_good() -> None:
         ([add("c", {"type": "int", "field": "on-day"})], "two columns are read from 'on-day'"),
         ([add("c", {"type": "int", "fill": "x"})], "fill 'x' is not"),
         ([RenameField("nam", "c")], "a new name of 'nam', no such column (did you mean 'name'?)"),
+        ([WidenColumn("id", "bigint")], "column id of the key widened"),
+        ([WidenColumn("nam", "bigint")], "a wider type of 'nam', no such column (did you mean 'name'?)"),
+        ([WidenColumn("name", "txt")], "column name: 'txt' is not one of"),
         ([RenameField("name", "on-day")], "two columns are read from 'on-day'"),
         ([RenameField("id", "key")], "primary_key column id has several fields"),
         ([IgnoreField("on-day")], "'on-day' ignored, from which column at is read"),
@@ -123,7 +188,12 @@ def test_changes_leave_a_table_of_partitions_its_vnodes() -> None:
 
 
 def test_a_request_is_read_as_it_was_written() -> None:
-    changes = (add("c", {"type": "int", "fill": 0}), RenameField("old", "new"), IgnoreField("é"))
+    changes = (
+        add("c", {"type": "int", "fill": 0}),
+        WidenColumn("d", "decimal(20, 4)"),
+        RenameField("old", "new"),
+        IgnoreField("é"),
+    )
     assert changes_from_json(json.loads(json.dumps(changes_to_json(changes)))) == changes
     assert decode_suspended(encode_suspended("1", AlterAndTryAgain(changes))) == AlterAndTryAgain(changes)
 
@@ -143,6 +213,8 @@ def test_a_request_is_read_as_it_was_written() -> None:
         [{"rename": "a"}],
         [{"ignore": None}],
         [{"retire": "a"}],
+        [{"widen": "a"}],
+        [{"widen": {"a": 5}}],
         [{"ignore": "a"}] * 101,
     ],
     ids=lambda raw: json.dumps(raw)[:40],

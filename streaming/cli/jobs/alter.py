@@ -9,7 +9,14 @@ import typer
 
 from schemas.errors import Code, ConfigError
 from schemas.kinds.columns import declared_columns
-from schemas.kinds.table_changes import AddColumn, IgnoreField, RenameField, TableChange, changes_text
+from schemas.kinds.table_changes import (
+    AddColumn,
+    IgnoreField,
+    RenameField,
+    TableChange,
+    WidenColumn,
+    changes_text,
+)
 from schemas.records import Alter
 from schemas.settings.documents import mapping_in
 from streaming.cli.configuration import ConfigOption, usage
@@ -32,6 +39,10 @@ def command(
         str | None,
         typer.Option(help="With one --add: the column's value in rows whose records lack it, if not null."),
     ] = None,
+    widen: Annotated[
+        list[str] | None,
+        typer.Option(help="A wider type for a column: 'c: bigint'. May be repeated."),
+    ] = None,
     rename: Annotated[
         list[str] | None,
         typer.Option(
@@ -43,15 +54,20 @@ def command(
     ] = None,
     request: RequestOptions,
 ) -> None:
-    """Add a column to the table, give one a new name in records, or ignore a field of theirs.
+    """Add a column to the table, give one a wider type or a new name in records, or ignore a field of theirs.
 
     A table that waits at a record with a new field goes on with it in the same batch; else it holds from the next
     barrier on. Outputs get the column where their jobs say `new_columns: send`. It stays so through restarts; write it
     into the configuration as well.
     """
-    changes = (*_added(add or (), fill), *_renamed(rename or ()), *map(IgnoreField, ignore or ()))
+    changes = (
+        *_added(add or (), fill),
+        *_widened(widen or ()),
+        *_renamed(rename or ()),
+        *map(IgnoreField, ignore or ()),
+    )
     if not changes:
-        raise usage("nothing to alter", "--add, --rename or --ignore")
+        raise usage("nothing to alter", "--add, --widen, --rename or --ignore")
     served = Served.of(config)
     if served.state_reader.suspended_end() is not None:
         lead_on(served, AlterAndTryAgain(changes), request)
@@ -78,6 +94,12 @@ def _with_fill(declared: object, fill: str) -> dict[str, Any]:
     keys = dict(declared) if isinstance(declared, Mapping) else {"type": declared}
     expected = "a literal as in YAML: 5, open, 2026-01-31"
     return {**keys, **mapping_in(f"fill: {fill}".encode(), Code.USAGE, where="--fill", expected=expected)}
+
+
+def _widened(texts: Sequence[str]) -> Iterator[TableChange]:
+    for text in texts:
+        wanted = mapping_in(text.encode(), Code.USAGE, where="--widen", expected="a column as in 'c: bigint'")
+        yield from (WidenColumn(name, str(kind)) for name, kind in wanted.items())
 
 
 def _renamed(texts: Sequence[str]) -> Iterator[TableChange]:

@@ -77,12 +77,12 @@ class RecordForm:
     def of_output(cls, job: JobDefinition, table: TableSchema) -> Self:
         """The form of a job's output, which may lack columns that the table has got."""
         form, ids = cls.of(job.format), job.format.ids
+        earlier = () if ids is None else ids.earlier
         if not job.sends_new:
-            return form
+            return replace(form, earlier=earlier)
         widths = range(job.first_width or 1, len(job.columns))
-        earlier = (
-            tuple((width, 0) for width in widths) if not job.format.framed else ids.earlier if ids else ()
-        )
+        if not job.format.framed:
+            earlier = tuple((width, 0) for width in widths)
         fills = tuple(table.by_name[column.source].fill for column in job.columns)
         return replace(form, earlier=earlier, fills=fills, first_width=job.first_width)
 

@@ -1,15 +1,20 @@
-"""Records of an output that has got columns: those from before lack them, which stand for the columns' fills."""
+"""Records of an output whose columns have changed: older ones lack some, or have them in narrower types.
+
+A record that lacks a column stands for its fill.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from typing import TypeAlias
 
 from schemas.errors import InputError
 from schemas.position import Key
 from schemas.records import Row
 from schemas.table import Column
+from schemas.types import Value
 from streaming.reading.records.forms import ReadRecord, RecordForm
 from streaming.reading.records.upstreams import UpstreamReader
 
@@ -20,12 +25,16 @@ class GrownReader(UpstreamReader):
     """Reads each record by the columns that it was written with, those of the one before first."""
 
     def __init__(self, form: RecordForm, columns: Sequence[Column], make: MakeReader) -> None:
-        """`make` gives the reader of records with so many columns."""
-        self._fills = form.fills
-        self._whole = make(form, columns)
-        self._readers = [(len(columns), self._whole)]
-        for width, value_id in reversed(form.earlier):
-            self._readers.append((width, make(replace(form, value_id=value_id), columns[:width])))
+        """`make` gives the reader of records with these columns."""
+        self._fills, self._columns = form.fills, columns
+        # In Avro each value of a narrower type has the bytes of the wider one.
+        versions = [columns] if form.encoding == "avro-registry" else list(_versions(columns))
+        self._readers = [
+            (width, make(replace(form, value_id=value_id), version[:width]))
+            for width, value_id in ((len(columns), form.value_id), *reversed(form.earlier))
+            for version in versions
+        ]
+        self._whole = self._readers[0][1]
 
     def key(self, data: bytes | None, *, where: str | None = None) -> Key:
         return self._whole.key(data, where=where)
@@ -45,10 +54,28 @@ class GrownReader(UpstreamReader):
 
     def _filled(self, found: ReadRecord, width: int) -> ReadRecord:
         change = found.change
-        if change is not None and width < len(self._fills):
-            before, after = (filled(row, self._fills) for row in (change.before, change.after))
+        if change is not None:
+            before, after = (self._whole_row(row, width) for row in (change.before, change.after))
             change = replace(change, before=before, after=after)
         return found._replace(change=change, width=width)
+
+    def _whole_row(self, row: Row | None, width: int) -> Row | None:
+        if row is None:
+            return None
+        same = (_in_type(value, column) for value, column in zip(row, self._columns, strict=False))
+        return filled((*same,), self._fills) if width < len(self._fills) else (*same,)
+
+
+def _versions(columns: Sequence[Column]) -> Iterator[Sequence[Column]]:
+    """The columns in all types that they have had, the newest first."""
+    yield columns
+    for epoch in sorted({former.epoch for column in columns for former in column.was}, reverse=True):
+        yield [column.at(epoch) for column in columns]
+
+
+def _in_type(value: Value, column: Column) -> Value:
+    """A value of a narrower type, in the column's."""
+    return column.type.exact(value) if isinstance(value, Decimal) and column.was else value
 
 
 def filled(row: Row | None, fills: Row) -> Row | None:

@@ -52,7 +52,8 @@ def _output(form: RecordForm, columns: Columns, key_columns: Columns) -> Upstrea
         connect = form.encoding == "json-schema"
         return OutputReader(form, columns, key_columns, JsonOutput(columns, key_columns, connect=connect))
 
-    return GrownReader(form, columns, of) if form.fills else of(form, columns)
+    has_changed = form.fills or form.earlier or any(column.was for column in columns)
+    return GrownReader(form, columns, of) if has_changed else of(form, columns)
 
 
 def _records(form: RecordForm, columns: Columns, key_columns: Columns) -> AvroRecords | JsonRecords:

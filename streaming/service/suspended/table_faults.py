@@ -19,6 +19,7 @@ from state.values.last_end import EndKind, FaultReport, LastEnd
 from streaming.control.known_table import version_of
 from streaming.kafka.clients import KafkaSettings
 from streaming.protocol.batches import Batches
+from streaming.registry.outputs import OutputSchemas
 from streaming.runtime.sign_of_life import is_recent, last_seen_ms
 from streaming.runtime.signals import Stopped
 from streaming.service.events import EventKind, ServiceEvent
@@ -98,6 +99,8 @@ class TableFaults:
         if isinstance(fault, AlteredError):
             return True
         changes = NewColumns(self.config(), kafka).changes(fault, self._state[0].current)
+        if changes and self._version_with(changes) is None:
+            return False
         if changes:
             self.decisions.changes += changes
             text = f"{in_words(changes)}, by the schema of the record at {fault.where}"
@@ -111,14 +114,27 @@ class TableFaults:
         """
         if not changes or self._state is None or (entry := self._state[0].current) is None:
             return
-        config = self.config()
+        version = self._version_with(changes)
+        if version is not None and version.to_dict() != BoundTable.from_binding(entry.table).to_dict():
+            raise AlteredError(Code.SCHEMA_CHANGED, found=in_words(changes))
+
+    def _version_with(self, changes: Sequence[TableChange]) -> BoundTable | None:
+        """The table's version with changes; None, with a line in the log, where it or an output can't have them.
+
+        Raises: EnvironmentProblem when a registry of outputs does not answer.
+        """
+        assert self._state is not None
+        config, entry = self.config(), self._state[0].current
         try:
             version = version_of(config, entry, changes, state=config.state)
+            if entry is not None and entry.plan is not None:
+                before = BoundTable.from_binding(entry.table).table
+                jobs = (job.state for job in entry.plan.jobs)
+                OutputSchemas(config.registry, version.table).refuse_wider(jobs, before)
         except (ConfigError, StateError) as error:
-            log.warning("request_refused", code=error.code, found=error.found)
-            return
-        if version.to_dict() != BoundTable.from_binding(entry.table).to_dict():
-            raise AlteredError(Code.SCHEMA_CHANGED, found=in_words(changes))
+            log.warning("request_refused", code=error.code, where=error.where, found=error.found)
+            return None
+        return version
 
     def suspends(self, error: BackfillError) -> bool:
         """True for an error that suspends the table."""
@@ -162,7 +178,7 @@ class TableFaults:
                 self.suspension.settle(journal, end)
                 self.stop.set()
                 return True
-            if isinstance(action, AlterAndTryAgain) and not self._can_alter(journal, action):
+            if isinstance(action, AlterAndTryAgain) and not self._can_alter(action):
                 self.suspension.settle(journal, end)
                 return False
             if action is not None:
@@ -171,14 +187,12 @@ class TableFaults:
                 return True
         return False
 
-    def _can_alter(self, journal: Journal, action: AlterAndTryAgain) -> bool:
-        config, changes = self.config(), (*self.decisions.changes, *action.changes)
+    def _can_alter(self, action: AlterAndTryAgain) -> bool:
         try:
-            version_of(config, journal.current, changes, state=config.state)
-        except (ConfigError, StateError) as error:
+            return self._version_with((*self.decisions.changes, *action.changes)) is not None
+        except EnvironmentProblem as error:
             log.warning("request_refused", code=error.code, found=error.found)
             return False
-        return True
 
     @contextmanager
     def end_written(self) -> Iterator[None]:
