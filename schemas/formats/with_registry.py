@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, PrivateAttr
+from pydantic import BeforeValidator, Field, PrivateAttr
 
 from schemas.avro.registered import KnownSchemas, Schemas
 from schemas.formats.protocol import UpstreamFormat
@@ -46,6 +46,15 @@ class RegistryFormat(UpstreamFormat):
         Field(
             description="what becomes of a schema with a wider type for a column, such as a long for an `int`: `stop`, "
             "the table is suspended; or `widen`, the [column gets it](operations.md#wider-types)."
+        ),
+    ] = "stop"
+    on_lost_column: Annotated[
+        Literal["stop", "null"],
+        BeforeValidator(lambda given: "null" if given is None else given),
+        Field(
+            description="with a registry, what becomes of a schema without a column that an earlier version of its "
+            "subject has: `stop`, the table is suspended; or `null`, the column is "
+            "[null in its records](operations.md#when-columns-change), or has its `fill`."
         ),
     ] = "stop"
     # A list in a file: not strict here, as a list is no tuple.

@@ -58,7 +58,8 @@ class Column:
 
     `fill` is the column's value where a record's schema, or a record without one, has none of its names. `has_fill`:
     records may lack the column; without it a column that no record has is an error. It is no part of what a state is
-    of, so that `fill: null` may come and go. `was` are narrower types that it had, oldest first.
+    of, so that `fill: null` may come and go. `was` are narrower types that it had, oldest first. `is_retired`: the
+    upstream's table has it no more.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Column:
     fill: Value = None
     has_fill: bool = dataclass_field(default=False, compare=False)
     was: tuple[FormerType, ...] = dataclass_field(default=(), compare=False)
+    is_retired: bool = dataclass_field(default=False, compare=False)
 
     @property
     def in_records(self) -> Column:
@@ -115,6 +117,21 @@ _NEW_FIELD_TEXT = re.compile(r"a field ('.*'|\".*\") that is no column of the ta
 def new_field_text(name: str) -> str:
     """The text of an error for a field of a record that is neither a column nor ignored."""
     return _NEW_FIELD.format(name)
+
+
+_LOST_COLUMN = "a schema without column {}, which an earlier version of it has"
+_LOST_COLUMN_TEXT = re.compile(_LOST_COLUMN.format(r"(\w+)"))
+
+
+def lost_column_text(name: str) -> str:
+    """The text of an error for a schema that has lost a column."""
+    return _LOST_COLUMN.format(name)
+
+
+def lost_column_in(found: str) -> str | None:
+    """The column that such a text names; None of any other text."""
+    named = _LOST_COLUMN_TEXT.search(found)
+    return None if named is None else named[1]
 
 
 def new_field_in(found: str) -> str | None:

@@ -2,6 +2,7 @@
 
     {"add": {"c": {"type": "int", "fill": 0}}}    a column behind the others
     {"widen": {"c": "bigint"}}                    a column's type, of which each value is one of the wider type
+    {"retire": "c"}                               a column that the upstream's table has no more, and that stays
     {"rename": {"old": "new"}}                    records have a column under a new name, the column keeps its own
     {"ignore": "c"}                               a field of records that is no column
 
@@ -48,6 +49,13 @@ class WidenColumn:
 
 
 @dataclass(frozen=True, slots=True)
+class RetireColumn:
+    """A column that the upstream's table has no more: rows keep what they have, records give it its fill."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class RenameField:
     """A new name in records for the column `old`, before those that it has there."""
 
@@ -62,7 +70,13 @@ class IgnoreField:
     name: str
 
 
-TableChange = AddColumn | WidenColumn | RenameField | IgnoreField
+TableChange = AddColumn | WidenColumn | RetireColumn | RenameField | IgnoreField
+
+
+_OF_NAMES: Mapping[object, type[RetireColumn] | type[IgnoreField]] = {
+    "retire": RetireColumn,
+    "ignore": IgnoreField,
+}
 
 
 def changes_to_json(changes: Iterable[TableChange]) -> list[dict[str, object]]:
@@ -74,6 +88,8 @@ def changes_to_json(changes: Iterable[TableChange]) -> list[dict[str, object]]:
                 found.append({"add": {name: json.loads(declared)}})
             case WidenColumn(name, kind):
                 found.append({"widen": {name: kind}})
+            case RetireColumn(name):
+                found.append({"retire": name})
             case RenameField(old, new):
                 found.append({"rename": {old: new}})
             case IgnoreField(name):
@@ -91,8 +107,8 @@ def changes_from_json(raw: object) -> tuple[TableChange, ...]:
 def _change_from_json(raw: object) -> TableChange:
     if isinstance(raw, dict) and len(raw) == 1:
         [(kind, content)] = raw.items()
-        if kind == "ignore" and isinstance(content, str):
-            return IgnoreField(content)
+        if kind in _OF_NAMES and isinstance(content, str):
+            return _OF_NAMES[kind](content)
         if isinstance(content, dict) and len(content) == 1:
             [(name, value)] = content.items()
             if kind == "add" and isinstance(value, str | dict):
@@ -101,7 +117,7 @@ def _change_from_json(raw: object) -> TableChange:
                 return WidenColumn(str(name), value)
             if kind == "rename" and isinstance(value, str):
                 return RenameField(str(name), value)
-    raise ValueError("a change is one of add, widen, rename, ignore")
+    raise ValueError("a change is one of add, widen, retire, rename, ignore")
 
 
 def changes_text(changes: Iterable[TableChange]) -> str:
@@ -110,7 +126,7 @@ def changes_text(changes: Iterable[TableChange]) -> str:
 
 
 def in_words(changes: Iterable[TableChange]) -> str:
-    """Changes for people: `add c, widen d to bigint, rename old to new, ignore e`."""
+    """Changes for people: `add c, widen d to bigint, retire e, rename old to new, ignore f`."""
     found = list[str]()
     for change in changes:
         match change:
@@ -118,8 +134,12 @@ def in_words(changes: Iterable[TableChange]) -> str:
                 found.append(f"rename {brief(old)} to {brief(new)}")
             case WidenColumn(name, kind):
                 found.append(f"widen {brief(name)} to {brief(kind)}")
-            case AddColumn(name) | IgnoreField(name):
-                found.append(f"{'add' if isinstance(change, AddColumn) else 'ignore'} {brief(name)}")
+            case AddColumn(name):
+                found.append(f"add {brief(name)}")
+            case RetireColumn(name):
+                found.append(f"retire {brief(name)}")
+            case IgnoreField(name):
+                found.append(f"ignore {brief(name)}")
     return ", ".join(found)
 
 
@@ -131,6 +151,8 @@ def altered(table: TableSchema, changes: Sequence[TableChange]) -> TableSchema:
                 table = _with_column(table, name, json.loads(declared))
             case WidenColumn(name, kind):
                 table = _with_type(table, name, kind)
+            case RetireColumn(name):
+                table = _without_records(table, name)
             case RenameField(old, new):
                 table = _with_name(table, old, new)
             case IgnoreField(name):
@@ -145,7 +167,7 @@ def _with_column(table: TableSchema, name: str, declared: object) -> TableSchema
     if known is None:
         return made
     if known == wanted:
-        return table
+        return _with(table, replace(known, is_retired=False))
     raise _invalid(table, f"column {name} as {wanted.declared}, which is there as {known.declared}")
 
 
@@ -162,6 +184,19 @@ def _with_type(table: TableSchema, name: str, kind: str) -> TableSchema:
     if not column.type.widens_to(wider):
         raise _invalid(table, f"column {column.name} as {wider}, which lacks values of its {column.type}")
     return _declared(table, {**_columns(table), column.name: replace(column, type=wider).declared})
+
+
+def _without_records(table: TableSchema, name: str) -> TableSchema:
+    column = _column_of(table, name, "the end")
+    if column.name in table.primary_key:
+        raise _invalid(table, f"column {column.name} of the key retired: it says which row a record is of")
+    return _with(table, replace(column, is_retired=True))
+
+
+def _with(table: TableSchema, column: Column) -> TableSchema:
+    """The table with another column of a name."""
+    columns = (column if each.name == column.name else each for each in table.columns)
+    return replace(table, columns=tuple(columns))
 
 
 def _with_name(table: TableSchema, old: str, new: str) -> TableSchema:

@@ -17,7 +17,9 @@ from schemas.kinds.table_changes import IgnoreField, TableChange, altered
 from schemas.table import KEYS, TableSchema, declare
 from schemas.types import ColumnType
 
-_IGNORED, _IGNORED_ALL, _WIDTHS, _WAS = "ignored_columns", "ignored_all", "widths", "was"
+_IGNORED, _IGNORED_ALL, _WIDTHS = "ignored_columns", "ignored_all", "widths"
+_WAS, _RETIRED = "was", "retired"
+"""Keys that are written where there is something to say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,11 @@ class BoundTable:
             name: tuple(FormerType(epoch, ColumnType.parse(kind)) for epoch, kind in types)
             for name, types in raw.get(_WAS, {}).items()
         }
-        columns = (replace(column, was=was.get(column.name, ())) for column in table.columns)
+        retired = raw.get(_RETIRED, ())
+        columns = (
+            replace(column, was=was.get(column.name, ()), is_retired=column.name in retired)
+            for column in table.columns
+        )
         table = replace(table, columns=tuple(columns))
         widths = tuple(raw.get(_WIDTHS, (len(table.columns),)))
         return cls(table, frozenset(raw.get(_IGNORED, ())), raw.get(_IGNORED_ALL, True), widths)
@@ -60,7 +66,9 @@ class BoundTable:
             for column in self.table.columns
             if column.was
         }
-        return {**self.table.to_dict(), **own, **({_WAS: was} if was else {})}
+        retired = [column.name for column in self.table.columns if column.is_retired]
+        also = {key: found for key, found in ((_WAS, was), (_RETIRED, retired)) if found}
+        return {**self.table.to_dict(), **own, **also}
 
     def declared(
         self, table: TableSchema, ignored: Collection[str] | None, *, state: str, is_read: bool = True
@@ -107,7 +115,8 @@ class BoundTable:
         for own in self.table.columns:
             declared = table.by_name.get(own.name, own)
             has_names = _is_among(own.names_in_records, declared.names_in_records)
-            yield replace(declared, type=own.type, fill=own.fill, was=own.was) if has_names else own
+            kept = {"type": own.type, "fill": own.fill, "was": own.was, "is_retired": own.is_retired}
+            yield replace(declared, **kept) if has_names else own
         yield from (column for column in table.columns if column.name not in self.table.by_name)
 
     def _refuse_other(self, table: TableSchema, state: str) -> None:

@@ -6,7 +6,7 @@ import re
 import shlex
 
 from schemas.errors import Code
-from schemas.kinds.columns import IDENTIFIER, new_field_in
+from schemas.kinds.columns import IDENTIFIER, lost_column_in, new_field_in
 from schemas.records import record_at
 from state.values.last_end import FaultReport
 
@@ -32,6 +32,8 @@ def ways_on(fault: FaultReport, table: str) -> tuple[str, ...]:
     again = f"backfill resume --table {shlex.quote(table)}"
     if (field := new_field(fault)) is not None:
         return (*_alterations(field), again)
+    if (column := lost_column_in(fault.found)) is not None:
+        return f"backfill alter --retire {column}", again
     if fault.code is Code.LOG_WENT_BACK:
         return f"{again} --accept-log-reset", again
     record = skippable(fault)

@@ -38,6 +38,12 @@ class WidenedColumn(_Request):
     widen: dict[str, str] = Field(min_length=1, max_length=1)
 
 
+class RetiredColumn(_Request):
+    """A column that the upstream's table has no more."""
+
+    retire: str
+
+
 class RenamedField(_Request):
     """A new name in records of a column, `{old: new}`."""
 
@@ -50,7 +56,7 @@ class IgnoredField(_Request):
     ignore: str
 
 
-Changes = list[AddedColumn | WidenedColumn | RenamedField | IgnoredField]
+Changes = list[AddedColumn | WidenedColumn | RetiredColumn | RenamedField | IgnoredField]
 
 
 class NewJob(_Request):

@@ -26,15 +26,22 @@ class SchemaBook:
     """The schemas of one state. `learn` waits for the registry; nothing else does."""
 
     def __init__(
-        self, registry: Registry, files: SchemaFiles, *, sleep: Callable[[float], None] = time.sleep
+        self,
+        registry: Registry,
+        files: SchemaFiles,
+        *,
+        refuse: Callable[[WriterSchema], None] = lambda schema: None,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._registry, self._files, self._sleep = registry, files, sleep
+        """`refuse` raises for a schema that is not to be learnt."""
+        self._registry, self._files, self._refuse, self._sleep = registry, files, refuse, sleep
         self.known = KnownSchemas(files.read())
 
     def learn(self, ids: Iterable[int]) -> KnownSchemas:
         """All known schemas, with these `ids` added; ids that the registry lacks are `refused` in the result.
 
-        Raises: EnvironmentProblem, ConfigError, as `Registry.schema`; schemas learnt before the error are kept.
+        Raises: EnvironmentProblem, ConfigError, as `Registry.schema`, and as `refuse`; schemas learnt before the error
+        are kept.
         """
         refused = set(ids) - {schema.id for schema in self.known.schemas}
         for attempt in range(_ASKED):
@@ -60,6 +67,7 @@ class SchemaBook:
                     self._keep(schema)
 
     def _keep(self, schema: WriterSchema) -> None:
+        self._refuse(schema)
         self._files.write(schema)
         schemas = sorted((*self.known.schemas, schema), key=lambda each: each.id)
         self.known = KnownSchemas(tuple(schemas))

@@ -41,7 +41,8 @@ from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint
 from streaming.service.checks.listed import Part, require
 from streaming.service.checks.surroundings import Surroundings
-from streaming.service.new_columns import NewColumns
+from streaming.service.columns.lost_columns import LostColumns
+from streaming.service.columns.new_columns import NewColumns
 from streaming.service.suspended.decisions import Decisions
 from streaming.sink.dead_letters import read_letters
 from streaming.sink.kafka import TableLetters
@@ -264,7 +265,8 @@ class Startup:
         return Batches(setup)
 
     def _schemas(self, storage: Storage) -> SchemaBook:
-        book = SchemaBook(Registry(self.config.registry), SchemaFiles(storage))
+        refuse = LostColumns(self.config).refuse
+        book = SchemaBook(Registry(self.config.registry), SchemaFiles(storage), refuse=refuse)
         book.learn_newest(self.config.upstream, self.config.upstream_format.framed)
         return book
 

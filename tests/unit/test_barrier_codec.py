@@ -44,7 +44,7 @@ MUTATIONS: list[Mutation | None] = [
     Lanes(4),
     Alter('[{"add":{"c":{"type":"int","fill":5}}},{"rename":{"a":"b"}},{"ignore":"\\u00e9"}]'),
     # Of a version to come.
-    Other("Alter", '{"changes": [{"retire": "c"}]}'),
+    Other("Alter", '{"changes": [{"forget": "c"}]}'),
     Other("Alter", '{"add": {}}'),
 ]
 

@@ -14,6 +14,7 @@ from schemas.kinds.table_changes import (
     AddColumn,
     IgnoreField,
     RenameField,
+    RetireColumn,
     TableChange,
     WidenColumn,
     altered,
@@ -132,6 +133,20 @@ def test_no_type_that_lacks_values_is_wider(kind: str, other: str) -> None:
         altered(table, [WidenColumn("c", other)])
 
 
+def test_a_retired_column_stays_until_it_is_added_again() -> None:
+    retired = KNOWN.altered([RetireColumn("name")], state="s")
+    for known in (retired, BoundTable.from_binding(json.dumps(retired.to_dict()))):
+        for table in (TABLE, declare(known.table.to_dict())):
+            found = known.declared(table, (), state="s").table
+            assert [column.name for column in found.columns if column.is_retired] == ["name"]
+            assert found == TABLE
+    assert retired.altered([RetireColumn("name")], state="s") == retired
+    back = retired.altered([add("name", "string")], state="s")
+    assert not any(column.is_retired for column in back.table.columns)
+    wider = retired.altered([add("c", "int")], state="s")
+    assert wider.table.by_name["name"].is_retired
+
+
 def test_a_field_is_ignored_from_then_on_and_for_good() -> None:
     version = KNOWN.altered([IgnoreField("c")], state="s")
     assert version.ignored == {"noise", "c"}
@@ -153,6 +168,8 @@ def test_a_field_is_ignored_from_then_on_and_for_good() -> None:
         ([add("c", {"type": "int", "fill": "x"})], "fill 'x' is not"),
         ([RenameField("nam", "c")], "a new name of 'nam', no such column (did you mean 'name'?)"),
         ([WidenColumn("id", "bigint")], "column id of the key widened"),
+        ([RetireColumn("id")], "column id of the key retired"),
+        ([RetireColumn("nam")], "the end of 'nam', no such column (did you mean 'name'?)"),
         ([WidenColumn("nam", "bigint")], "a wider type of 'nam', no such column (did you mean 'name'?)"),
         ([WidenColumn("name", "txt")], "column name: 'txt' is not one of"),
         ([RenameField("name", "on-day")], "two columns are read from 'on-day'"),
@@ -191,6 +208,7 @@ def test_a_request_is_read_as_it_was_written() -> None:
     changes = (
         add("c", {"type": "int", "fill": 0}),
         WidenColumn("d", "decimal(20, 4)"),
+        RetireColumn("e"),
         RenameField("old", "new"),
         IgnoreField("é"),
     )
@@ -212,7 +230,7 @@ def test_a_request_is_read_as_it_was_written() -> None:
         [{"rename": {"a": 5}}],
         [{"rename": "a"}],
         [{"ignore": None}],
-        [{"retire": "a"}],
+        [{"forget": "a"}],
         [{"widen": "a"}],
         [{"widen": {"a": 5}}],
         [{"ignore": "a"}] * 101,

@@ -46,11 +46,11 @@ class SeenNames:
 
     @property
     def absent(self) -> tuple[Column, ...]:
-        """The columns that no row has, but for those of the key, which is read of the record's key."""
+        """The columns that no row has, but for retired ones, and those of the key, which the record's key has."""
         return tuple(
             column
             for column in self.table.columns
-            if not self._has(column) and column.in_records.name not in self._of_key
+            if not (self._has(column) or column.is_retired or column.in_records.name in self._of_key)
         )
 
     @property

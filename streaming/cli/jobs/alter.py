@@ -13,6 +13,7 @@ from schemas.kinds.table_changes import (
     AddColumn,
     IgnoreField,
     RenameField,
+    RetireColumn,
     TableChange,
     WidenColumn,
     changes_text,
@@ -43,6 +44,10 @@ def command(
         list[str] | None,
         typer.Option(help="A wider type for a column: 'c: bigint'. May be repeated."),
     ] = None,
+    retire: Annotated[
+        list[str] | None,
+        typer.Option(help="A column that the upstream's table has no more; it stays. May be repeated."),
+    ] = None,
     rename: Annotated[
         list[str] | None,
         typer.Option(
@@ -54,7 +59,7 @@ def command(
     ] = None,
     request: RequestOptions,
 ) -> None:
-    """Add a column to the table, give one a wider type or a new name in records, or ignore a field of theirs.
+    """Add a column to the table, widen, retire or rename one in records, or ignore a field of theirs.
 
     A table that waits at a record with a new field goes on with it in the same batch; else it holds from the next
     barrier on. Outputs get the column where their jobs say `new_columns: send`. It stays so through restarts; write it
@@ -63,11 +68,12 @@ def command(
     changes = (
         *_added(add or (), fill),
         *_widened(widen or ()),
+        *map(RetireColumn, retire or ()),
         *_renamed(rename or ()),
         *map(IgnoreField, ignore or ()),
     )
     if not changes:
-        raise usage("nothing to alter", "--add, --widen, --rename or --ignore")
+        raise usage("nothing to alter", "--add, --widen, --retire, --rename or --ignore")
     served = Served.of(config)
     if served.state_reader.suspended_end() is not None:
         lead_on(served, AlterAndTryAgain(changes), request)

@@ -22,8 +22,8 @@ from streaming.protocol.batches import Batches
 from streaming.registry.outputs import OutputSchemas
 from streaming.runtime.sign_of_life import is_recent, last_seen_ms
 from streaming.runtime.signals import Stopped
+from streaming.service.columns.new_columns import NewColumns
 from streaming.service.events import EventKind, ServiceEvent
-from streaming.service.new_columns import NewColumns
 from streaming.service.suspended.decisions import Decisions
 from streaming.service.suspended.suspension import Suspension, is_table_fault
 from streaming.service.vitals import Vitals

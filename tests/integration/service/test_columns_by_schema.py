@@ -260,10 +260,48 @@ def test_what_no_column_can_be_read_from_is_ignored_and_what_only_an_operator_ca
     run.reach(upstream.barrier())
     assert stored_columns(stage) == {**TABLE["columns"], "size": "int"}
     # Letters alone differ from a column's name.
-    upstream.register([{"name": "Note", "type": "string"}])
-    upstream.send(0, b"4", frame(upstream._id) + encoded(upstream._schema, {"id": 4, "note": "", "Note": ""}))
+    upstream.register([{"name": "size", "type": ["null", "int"]}, {"name": "Note", "type": "string"}])
+    other = {"id": 4, "note": "", "size": None, "Note": ""}
+    upstream.send(0, b"4", frame(upstream._id) + encoded(upstream._schema, other))
     upstream.barrier()
     end = await_suspended(stage, run)
     assert end.fault is not None
     assert end.fault.code is Code.SCHEMA_WAITS
     run.stop()
+
+
+def test_a_column_that_schemas_have_lost_waits_until_it_is_retired(
+    set_up: SetUp, registry: FakeRegistry, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stage = set_up({"name": "copy"}, table=TABLE, upstream_type=GrowingAvro)
+    upstream = stage.upstream
+    how: dict[str, Any] = {"table": TABLE, "on_table_fault": "suspend"}
+    assert isinstance(upstream, GrowingAvro)
+    upstream.attach(registry)
+    for number in range(10):
+        upstream.put((number, f"n{number}"))
+    run = Run(stage.service(**how))
+    run.reach(upstream.barrier())
+    alone = {"type": "record", "name": "Row", "fields": [{"name": "id", "type": "long"}]}
+    schema_id = registry.register(f"{upstream.name}-value", alone)
+    for number in (3, 11):
+        home = zlib.crc32(json_of({"id": number})) % upstream.partitions
+        upstream.send(home, str(number).encode(), frame(schema_id) + encoded(alone, {"id": number}))
+        upstream.rows[(number,)] = (number, None)
+    last = upstream.barrier()
+    end = await_suspended(stage, run)
+    assert end.fault is not None
+    assert end.fault.code is Code.SCHEMA_INCOMPATIBLE
+    (file := stage.folder / "config.yaml").write_text(json.dumps(stage.declared(**how)))
+    assert main(["alter", "--retire", "note", "--config", str(file)]) == 0, capsys.readouterr()
+    run.reach(last)
+    assert run.service.config.table.by_name["note"].is_retired
+    # By the schema that has it the column is what it was.
+    upstream.put((4, "back"))
+    run.reach(upstream.barrier())
+    run.stop()
+    with stage.running(**how) as run:
+        run.reach(upstream.barrier())
+        assert run.service.config.table.by_name["note"].is_retired
+    assert main(["verify", "--config", str(file)]) == 0, capsys.readouterr()
+    assert folded(stage) == upstream.rows

@@ -245,6 +245,11 @@ def test_columns_get_wider_types_and_outputs_go_on(
     folds = [fold_of(known, upstream.kafka, number)[0] for number in range(4)]
     assert folds[0] == folds[1] == folds[3] == upstream.rows
     assert folds[2] == {key: row[:2] for key, row in upstream.rows.items()}
+    check_delta(stage, spark)
+
+
+def check_delta(stage: Stage, spark: SparkSession) -> None:
+    """Other readers see the wide types, also in files of before."""
     for path in (BASE_PATH, LOG_PATH):
         where = f"{stage.folder}/state/{path}"
         kinds = {field.name: field.type.type for field in DeltaTable(where).schema().fields}

@@ -86,7 +86,7 @@ def test_the_form_in_the_manual_is_read() -> None:
         b'{"id":"1","mutation":"Lanes"}',
         b'{"id":"1","mutation":"Alter"}',
         b'{"id":"1","mutation":"Alter","changes":[]}',
-        b'{"id":"1","mutation":"Alter","changes":[{"retire":"c"}]}',
+        b'{"id":"1","mutation":"Alter","changes":[{"forget":"c"}]}',
         b'{"id":"1","mutation":"Lanes","lanes":0}',
         b'{"id":"1","mutation":"Lanes","lanes":true}',
         b'{"id":"1","mutation":"Lanes","lanes":2147483648}',

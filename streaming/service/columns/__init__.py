@@ -1,0 +1,1 @@
+"""Columns that schemas of records give a table, and take from it."""
