@@ -161,7 +161,7 @@ class ColumnProducer:
 
         `partitions[i]` is that of record i; None leaves it to the producer's partitioner. `keys` and `values` are
         binary arrays of n, with nulls for records without a key or value; each record gets the `headers`, which takes
-        half a microsecond. Delivery errors surface at the commit, or in the producer's callback.
+        half a microsecond. Delivery errors surface at the commit alone: the producer's callback is not called.
         Raises: KafkaException when a record is refused for another reason than a full queue.
         """
         messages = np.zeros(len(values), dtype=_MESSAGE)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 
-from schemas.errors import Code, EnvironmentProblem, TopicError
+from schemas.errors import BackfillError, Code, EnvironmentProblem, TopicError
 from schemas.formats.debezium import DebeziumFormat
 from schemas.formats.protocol import Images, UpstreamFormat
 from schemas.formats.registry import DEFAULT
@@ -199,3 +199,10 @@ def test_changes_that_were_not_delivered_are_an_error_and_not_silence() -> None:
     with pytest.raises(EnvironmentProblem) as caught:
         produce_rows(sender, ChangeGenerator(TABLE), 10)
     assert caught.value.code is Code.BROKER_UNREACHABLE
+
+
+def test_a_change_that_the_broker_refuses_is_an_error(kafka: KafkaSettings, topic: Topic) -> None:
+    name = topic(partitions=2, config={"max.message.bytes": "100"})
+    with pytest.raises(BackfillError) as caught:
+        load(kafka, name, ChangeGenerator(TABLE), 1_000)
+    assert "MSG_SIZE_TOO_LARGE" in str(caught.value)
