@@ -69,7 +69,7 @@ class ChangeSender:
                 }
             )
         )
-        # By the native way nobody hears of a record that was not delivered, unless a transaction fails with it.
+        # The native way calls no callback for a record that was not delivered: only a transaction fails with it.
         self._columns = ColumnBatches(self._producer)
         self.sent = SentChanges()
 

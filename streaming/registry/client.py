@@ -25,7 +25,7 @@ WAIT_S = 5.0
 """For one answer."""
 _RETRIES, _PAUSE_MS = 2, 300
 _SUBJECT_UNKNOWN, _VERSION_UNKNOWN, _SCHEMA_UNKNOWN, _INCOMPATIBLE = 40401, 40402, 40403, 409
-_UNSUPPORTED = 404
+_NOT_FOUND = 404
 _MAY_PASS = frozenset({408, 429, 500, 502, 503, 504})
 _MOST_REFERENCES = 100
 
@@ -91,15 +91,15 @@ class Registry:
     def versions(self, schema_id: int, subject: str) -> Iterator[WriterSchema]:
         """The versions of the subject that a schema belongs to, oldest first; `subject` where it belongs to several.
 
-        None where the registry does not tell subjects by schemas, and has no such `subject`. Raises: as `schema`.
+        None where the registry tells neither subjects by schemas nor versions of `subject`. Raises: as `schema`.
         """
-        with self._translated(f"schema {schema_id}", _SCHEMA_UNKNOWN, _UNSUPPORTED) as found:
+        with self._translated(f"schema {schema_id}", _SCHEMA_UNKNOWN, may_lack=True) as found:
             found.extend(self._client.get_subjects_by_schema_id(schema_id))
         subject = subject if subject in found or not found else sorted(found)[0]
-        with self._translated(f"subject {subject}", _SUBJECT_UNKNOWN) as numbers:
+        with self._translated(f"subject {subject}", _SUBJECT_UNKNOWN, may_lack=True) as numbers:
             numbers.extend(self._client.get_versions(subject))
         for number in sorted(numbers):
-            with self._translated(f"subject {subject}", _SUBJECT_UNKNOWN, _VERSION_UNKNOWN) as one:
+            with self._translated(f"subject {subject}", _VERSION_UNKNOWN, may_lack=True) as one:
                 version = self._client.get_version(subject, number)
                 if version.schema_id is not None and version.schema is not None:
                     one.append(self._written(version.schema_id, version.schema))
@@ -155,8 +155,11 @@ class Registry:
                 texts[place] = referred.schema_str or ""
 
     @contextmanager
-    def _translated(self, what: str, *missing: int) -> Iterator[list[Any]]:
-        """Collects an answer in the yielded list, which stays empty for these error codes."""
+    def _translated(self, what: str, *missing: int, may_lack: bool = False) -> Iterator[list[Any]]:
+        """Collects an answer in the yielded list, which stays empty for these error codes.
+
+        `may_lack`: it does so for a request that the registry does not know, too.
+        """
         import httpx2
         from confluent_kafka.schema_registry import SchemaRegistryError
 
@@ -164,7 +167,7 @@ class Registry:
             yield []
         except SchemaRegistryError as error:
             status, code = error.http_status_code, error.error_code
-            if code in missing:
+            if code in missing or (may_lack and status == _NOT_FOUND):
                 return
             found = f"status {status} (code {code}) for {what}"
             raise self._problem(may_pass=status in _MAY_PASS, found=found) from None

@@ -234,3 +234,19 @@ def test_a_plan_says_what_is_wrong_with_the_newest_schemas(registry: FakeRegistr
     registry.status = 503
     [line] = lines()
     assert line.startswith("REGISTRY_UNREACHABLE")
+
+
+class WithoutVersions(FakeRegistry):
+    """One that tells neither versions nor subjects, as a small or a foreign one may."""
+
+    def response(self, method: str, path: str, body: Any, authorization: str | None) -> tuple[int, bytes]:
+        if method == "GET" and (path.endswith("/subjects") or "/versions" in path):
+            return 404, b"not here"
+        return super().response(method, path, body, authorization)
+
+
+def test_a_registry_that_tells_no_versions_has_none() -> None:
+    with WithoutVersions().serving() as fake:
+        number = fake.register("orders-value", ROW)
+        assert list(client(fake).versions(number, "orders-value")) == []
+        assert client(fake).schema(number) is not None
