@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from schemas.avro.registered import WriterSchema
 from schemas.avro.writers.meanings import MisfitError
@@ -52,9 +53,10 @@ class LostColumns:
         """The first of these columns that an earlier version of the schema's subject has."""
         if not lacking:
             return None
-        for version in Registry(self.config.registry).versions(schema.id, f"{self.config.upstream}-value"):
-            if version.id == schema.id:
-                return None
+        versions = list(Registry(self.config.registry).versions(schema.id, f"{self.config.upstream}-value"))
+        if all(version.id != schema.id for version in versions):  # those of another subject, as of keys
+            return None
+        for version in takewhile(lambda version: version.id != schema.id, versions):
             names = _names(version, format_) or frozenset()
             for column in lacking:
                 if not names.isdisjoint(column.names_in_records):

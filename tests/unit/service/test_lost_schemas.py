@@ -24,9 +24,18 @@ ID, NOTE, N, M = {"id": "long"}, {"note": "string"}, {"n": "int"}, {"m": "int"}
 ALL: Fields = {**ID, **NOTE, **N}
 
 
-@pytest.fixture
-def registry() -> Iterator[FakeRegistry]:
-    with FakeRegistry().serving() as serving:
+class WithoutSubjects(FakeRegistry):
+    """One that does not tell of which subjects a schema is."""
+
+    def response(self, method: str, path: str, body: Any, authorization: str | None) -> tuple[int, bytes]:
+        if path.startswith("/schemas/ids/") and "/subjects" in path:
+            return 404, b"not here"
+        return super().response(method, path, body, authorization)
+
+
+@pytest.fixture(params=[FakeRegistry, WithoutSubjects])
+def registry(request: pytest.FixtureRequest) -> Iterator[FakeRegistry]:
+    with request.param().serving() as serving:
         yield serving
 
 
