@@ -120,7 +120,8 @@ KEYS = {
         f"Name: type; types are `{' '.join(TYPE_NAMES)}`. Or name: a mapping with `type`, and what records have "
         "otherwise: `field`, its name there, any text, or a list, of which the first that a record has counts; `time`, "
         "`decimal` and `unsigned`, its [units](debezium.md#units-by-column); `fill`, its value in rows whose "
-        "[records lack it](formats.md#columns-that-no-record-has).",
+        "[records lack it](formats.md#columns-that-no-record-has). Left out with `upsert` and `debezium`: those of the "
+        "newest schema, of the registry or a frame, and `on_new_column: add`.",
     ),
     "primary_key": (
         "",

@@ -12,7 +12,7 @@ import typer
 
 from schemas.errors import Code, StateError
 from schemas.job import JobDefinition
-from schemas.settings.config import ServiceConfig, load
+from schemas.settings.config import ServiceConfig
 from schemas.topics import DEAD_LETTERS_SUFFIX
 from state.replica import Replica
 from state.storage import Storage
@@ -23,6 +23,7 @@ from streaming.lane.before import rows_name
 from streaming.lane.before.folder import rows_root
 from streaming.protocol.lanes.attempts import transactional_id
 from streaming.registry.book import subjects
+from streaming.service.columns.left_out import load
 from streaming.source.barriers.injecting.injector import injector_id
 
 

@@ -94,7 +94,6 @@ def _serve(file: Path, options: RunOptions, *, take_over: bool = False, rebuilds
     """Run the service of a configuration until it ends. `rebuilds`: its state is lost, and made anew first."""
     with EndBySignal() as signals, _output(options) as screen:
         # Imports take a second or two, and the signal may come in it.
-        from schemas.settings.config import load
         from schemas.settings.http import read_token
         from streaming.broker.embedded import broker_of
         from streaming.cli.screen.batches import BatchLog
@@ -102,6 +101,7 @@ def _serve(file: Path, options: RunOptions, *, take_over: bool = False, rebuilds
         from streaming.service.bootstrap import hosted_service
         from streaming.service.checks.listed import Part, require
         from streaming.service.checks.surroundings import Surroundings
+        from streaming.service.columns.left_out import load
 
         settings, skipped = load(file), places(options.skip_record)
         if settings.kafka.bootstrap is None:  # the embedded broker is Java, too

@@ -11,11 +11,11 @@ import typer
 from rich.console import Console
 
 from schemas.records import Add, Drop, Lanes, Mutation, Pause, Resume, Stop, Throttle
-from schemas.settings.config import load
 from schemas.table import nearest
 from streaming.cli.configuration import ConfigOption, required_config, usage
 from streaming.cli.jobs.options import JobOptions, RequestOptions, SuspendedOptions
 from streaming.cli.jobs.served import Served
+from streaming.service.columns.left_out import load
 from streaming.source.barriers.injecting.suspended_requests import (
     AlterAndTryAgain,
     DropAndTryAgain,

@@ -18,7 +18,7 @@ from schemas.errors import BackfillError, Code, StateError
 from schemas.job import JobDefinition
 from schemas.kinds.projection import key_of
 from schemas.records import Add
-from schemas.settings.config import ServiceConfig, load
+from schemas.settings.config import ServiceConfig
 from state.initial.start import Survey
 from state.initial.table import SourceTable
 from state.small_files import EmptyRanges
@@ -31,6 +31,7 @@ from streaming.control.cost import Cost, cost_of
 from streaming.kafka.topics import known_settings, partitions_of, watermarks
 from streaming.registry.book import schema_faults
 from streaming.registry.client import Registry, incompatible
+from streaming.service.columns.left_out import load
 from streaming.source.gaps import Gaps
 from streaming.source.retention import kept_ms, margins
 

@@ -12,7 +12,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.text import Text
 
 from schemas.formats.protocol import Format
-from schemas.settings.config import load
 from streaming.cli.configuration import ConfigArgument, ConfigOption, JsonOption, optional_config, usage
 from streaming.cli.topics.target import (
     Broker,
@@ -27,6 +26,7 @@ from streaming.events.resume import resume
 from streaming.events.sender import ChangeSender, LiveLoad, SentChanges, produce_rows
 from streaming.kafka.topics import create_topic, partitions_of
 from streaming.registry.client import Registry
+from streaming.service.columns.left_out import load
 
 _REFRESH_S = 0.1
 

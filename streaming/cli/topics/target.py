@@ -17,7 +17,7 @@ from schemas.formats.registry import DEFAULT
 from schemas.job import JobDefinition
 from schemas.kinds.projection import columns_of_text, declared_projection, key_of, output_columns
 from schemas.kinds.table_changes import AddColumn, altered
-from schemas.settings.config import ServiceConfig, load
+from schemas.settings.config import ServiceConfig
 from schemas.settings.documents import read_mapping
 from schemas.settings.kafka import load_kafka, reach
 from schemas.settings.registry import RegistryConfig
@@ -34,6 +34,7 @@ from streaming.reading.topic import Grown, RecordStream
 from streaming.registry.book import AskedSchemas
 from streaming.registry.client import Registry
 from streaming.registry.outputs import OutputSchemas
+from streaming.service.columns.left_out import load
 
 BootstrapOption = Annotated[str | None, typer.Option(help="Broker, host:port.")]
 KafkaOption = Annotated[

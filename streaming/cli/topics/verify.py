@@ -19,7 +19,7 @@ from schemas.errors import Code, ConfigError, InputError, LawViolation
 from schemas.job import JobDefinition
 from schemas.kinds.projection import columns_of_text
 from schemas.records import RecordId
-from schemas.settings.config import ServiceConfig, load
+from schemas.settings.config import ServiceConfig
 from streaming.cli.configuration import (
     ConfigOption,
     JobOrConfigArgument,
@@ -34,6 +34,7 @@ from streaming.cli.topics.initial import initial_table
 from streaming.cli.topics.target import Broker, KafkaOption, Target, refuse_read_once, upstream_target
 from streaming.control.known_table import as_known
 from streaming.registry.outputs import OutputSchemas
+from streaming.service.columns.left_out import load
 from streaming.verify.findings import LawFinding, Report
 from streaming.verify.judge import Progress as OnProgress
 from streaming.verify.judge import verify_job

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import structlog
 
@@ -28,6 +29,10 @@ from streaming.registry.client import Registry
 
 log = structlog.get_logger(__name__)
 
+Described: TypeAlias = tuple[RowFields, WriterSchema | None]
+"""The fields of rows by a schema, and that schema if it is a registry's."""
+_NEWEST = 200
+"""Records at the end of a partition among which one with a schema is looked for."""
 _OF_TYPES = (Code.SCHEMA_INCOMPATIBLE, Code.VALUE_OUT_OF_RANGE)
 """Codes of records whose schema may have a wider type."""
 _OF_OTHER_RECORDS = (MisfitError, LookupError, TypeError)
@@ -66,9 +71,51 @@ class NewColumns:
         is_new = code is Code.SCHEMA_WAITS and format_.on_new_column == "add"
         is_wider = code in _OF_TYPES and format_.on_wider_type == "widen"
         value = self._value(partition, offset) if is_new or is_wider else None
-        if value is None or (described := self._described(value, format_)) is None:
+        if value is None or (described := self.described(value, format_)) is None:
             return ()
-        return self._further(*described, format_) if is_new else self._wider(described[0], format_)
+        return self.further(*described) if is_new else self._wider(described[0], format_)
+
+    def newest(self) -> Described | None:
+        """The fields of rows by the newest schema, of the registry, or of the last record of a partition that has one.
+
+        None where there is no schema. Raises: EnvironmentProblem; TopicError without the topic.
+        """
+        format_ = self.config.upstream_format
+        assert isinstance(format_, RegistryFormat)
+        if format_.framed.value:
+            own = Registry(self.config.registry).newest(f"{self.config.upstream}-value")
+            return None if own is None else (fields_by_registry(own, format_), own)
+        found = (self.described(value, format_) for value in self._last_values())
+        return next((each for each in found if each is not None), None)
+
+    def _last_values(self) -> Iterator[bytes]:
+        """The values at the end of the first partition that has records, the last one first."""
+        with RangeReader(self.kafka) as reader:
+            for partition, mark in enumerate(reader.watermarks(self.config.upstream)):
+                if mark.stable > mark.earliest:
+                    ranges = {partition: (max(mark.earliest, mark.stable - _NEWEST), mark.stable)}
+                    messages = [each for chunk in reader.read(self.config.upstream, ranges) for each in chunk]
+                    yield from filter(None, (message.value() for message in reversed(messages)))
+                    return
+
+    def key_kinds(self, fields: RowFields, own: WriterSchema | None) -> Iterator[tuple[str, str]]:
+        """The key's columns with their types, by the schema of rows, or else by that of keys in the registry.
+
+        Raises: ConfigError(TABLE_INVALID) for a column that neither has.
+        """
+        format_, table = self.config.upstream_format, self.config.table
+        assert isinstance(format_, RegistryFormat)
+        of_keys: RowFields | None = None
+        if own is not None and not fields.by_name.keys() >= set(table.primary_key):
+            schema = Registry(self.config.registry).newest(f"{self.config.upstream}-key")
+            of_keys = None if schema is None else fields_by_registry(schema, format_)
+        for name in table.primary_key:
+            source = next((each for each in (fields, of_keys) if each and name in each.by_name), None)
+            kind = None if source is None else source.kind(name, format_)
+            if kind is None:
+                found = f"no 'columns', and no type of primary_key column {name} in the newest schema"
+                raise ConfigError(Code.TABLE_INVALID, where=table.name, found=found)
+            yield name, str(kind)
 
     def _value(self, partition: int, offset: int) -> bytes | None:
         with RangeReader(self.kafka) as reader:
@@ -76,9 +123,7 @@ class NewColumns:
                 return next((message.value() for message in chunk), None)
         return None
 
-    def _described(
-        self, value: bytes, format_: RegistryFormat
-    ) -> tuple[RowFields, WriterSchema | None] | None:
+    def described(self, value: bytes, format_: RegistryFormat) -> Described | None:
         """The fields by the record's schema, and that of a registry; None without one that rows can have."""
         if not format_.framed.value:
             fields = fields_in_frame(value, format_)
@@ -90,10 +135,10 @@ class NewColumns:
         except _OF_OTHER_RECORDS:
             return None
 
-    def _further(
-        self, fields: RowFields, own: WriterSchema | None, format_: RegistryFormat
-    ) -> Iterator[TableChange]:
+    def further(self, fields: RowFields, own: WriterSchema | None) -> Iterator[TableChange]:
         """The fields that are no columns, by the schemas alone."""
+        format_ = self.config.upstream_format
+        assert isinstance(format_, RegistryFormat)
         left = self._new(fields, format_)
         if own is None:
             yield from self._changes(fields, left, format_)
