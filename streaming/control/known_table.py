@@ -6,7 +6,7 @@ A configuration may be behind its state: what `backfill alter`, or a record with
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -39,23 +39,24 @@ def version_of(
         return BoundTable.first(config.table, ignored)
     plan, begins_in_database = entry.plan, config.initial_postgres is not None
     is_read = not begins_in_database if plan is None else plan.reading is None
-    epoch = 0 if plan is None else plan.epoch
-    version = BoundTable.from_binding(entry.table).declared(
-        config.table, ignored, state=state, is_read=is_read
-    )
+    jobs, epoch = ([], 0) if plan is None else ([job.state.definition for job in plan.jobs], plan.epoch)
+
+    def altered(version: BoundTable, changes: Sequence[TableChange]) -> BoundTable:
+        after = version.altered(changes, state=state, is_read=is_read, epoch=epoch)
+        if reason := _misfit(config.upstream_format, version.table, after.table, jobs):
+            raise ConfigError(Code.TABLE_INVALID, where=config.table.name, found=reason)
+        return after
+
+    version = BoundTable.from_binding(entry.table)
+    version = version.declared(config.table, ignored, state=state, is_read=is_read)
     for asked in asked_by(plan):
         with suppress(ConfigError, StateError):  # it was refused
-            version = version.altered(asked, state=state, is_read=is_read, epoch=epoch)
-    before = version.table
-    version = version.altered(changes, state=state, is_read=is_read, epoch=epoch)
-    jobs = () if plan is None else (job.state.definition for job in plan.jobs)
-    if changes and (reason := _misfit(config.upstream_format, before, version.table, jobs)):
-        raise ConfigError(Code.TABLE_INVALID, where=config.table.name, found=reason)
-    return version
+            version = altered(version, asked)
+    return altered(version, changes) if changes else version
 
 
 def _misfit(
-    upstream: UpstreamFormat, before: TableSchema, after: TableSchema, jobs: Iterable[JobDefinition]
+    upstream: UpstreamFormat, before: TableSchema, after: TableSchema, jobs: Sequence[JobDefinition]
 ) -> str | None:
     """The reason why records of the upstream, or outputs of the jobs, can't have a table after changes."""
     for column in widened(before, after):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,10 +12,20 @@ from schemas.avro.registered import SchemaIds, WriterSchema
 from schemas.errors import Code
 from schemas.formats.upsert import UpsertFormat
 from schemas.job import JobDefinition
-from schemas.kinds.table_changes import WidenColumn, altered, widening_misfit
+from schemas.kinds.table_changes import WidenColumn, altered, changes_text, widening_misfit
+from schemas.records import Alter, Barrier, BarrierKind
+from schemas.settings.config import check
 from schemas.table import declare
+from state.journal import Entry
+from state.values.aligned import AlignedBarrier
+from state.values.bound_table import BoundTable
+from state.values.job_state import JobState
 from state.values.last_end import FaultReport
+from state.values.pin import ReplicaVersion
+from state.values.plan import BatchPlan, JobPlan
+from streaming.control.known_table import version_of
 from streaming.control.ways_on import ways_on
+from streaming.core.jobs import jobs_after
 from streaming.lane.faults import find_faults
 from tests.kit.decoding import changes_of
 
@@ -102,3 +113,27 @@ def test_so_has_a_schema_with_a_wider_type() -> None:
     found = UpsertFormat(encoding="avro-registry", key="json").misfit_of("value", schema, TABLE)
     ways = ways_on(FaultReport(Code.SCHEMA_INCOMPATIBLE, "up-0@0", f"a schema: {found}", "", ""), "t")
     assert ways == ("backfill alter --widen 'n: bigint'", "backfill resume --table t")
+
+
+@pytest.mark.parametrize("declared", [TEXT, {}], ids=["upsert", "change"])
+def test_a_barrier_s_change_that_was_refused_is_refused_at_a_restart_as_well(
+    declared: dict[str, Any],
+) -> None:
+    config = check(
+        {
+            "upstream": {"topic": "up", "format": "upsert", "on_new_column": "wait"},
+            "state": "s",
+            "table": TABLE.to_dict(),
+        },
+        path=Path("config.yaml"),
+    )
+    barrier = Barrier(1 << 16, 0, BarrierKind.CHECKPOINT, 1, 0, Alter(changes_text([LONG])))
+    job = JobDefinition.declare({"name": "j", "output": "o", "output_partitions": 4, **declared}, TABLE)
+    aligned = AlignedBarrier(barrier, (1,), in_data=False)
+    plan = BatchPlan(None, (aligned,), (0,), ReplicaVersion(0, 0, 0), 1, (JobPlan(JobState(job, 0)),))
+    first = BoundTable.first(TABLE, ())
+    version = version_of(config, Entry("me", 1, json.dumps(first.to_dict()), plan), state="s")
+    assert str(version.table.by_name["n"].type) == ("bigint" if declared else "int")
+    [report] = jobs_after(plan, TABLE).reports
+    assert report.refused is (None if declared else Code.TABLE_INVALID)
+    assert version.table.hashed_after == (1 << 16 if declared else 0)
