@@ -194,6 +194,8 @@ const WAYS = [
   ["--skip-record", "Without the record:"],
   ["--add", "With the field as a column:"],
   ["--ignore", "Without the field, from now on:"],
+  ["--widen", "With room for the value:"],
+  ["--retire", "The column was dropped, and that is right:"],
   ["--accept-log-reset", "The log began anew, and that is right:"],
   ["", "Once the cause is repaired:"],
 ];
