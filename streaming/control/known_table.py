@@ -6,7 +6,7 @@ A configuration may be behind its state: what `backfill alter`, or a record with
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -28,11 +28,17 @@ from state.values.plan import BatchPlan
 
 
 def version_of(
-    config: ServiceConfig, entry: Entry | None, changes: Sequence[TableChange] = (), *, state: str
+    config: ServiceConfig,
+    entry: Entry | None,
+    changes: Sequence[TableChange] = (),
+    *,
+    state: str,
+    refuse: Callable[[TableSchema, TableSchema], None] = lambda before, after: None,
 ) -> BoundTable:
     """The version that this configuration, and then these changes, make of the table of a state; a new one has none.
 
-    Raises: StateError, ConfigError, as `BoundTable.declared` and `altered`.
+    `refuse` raises ConfigError for a table and its next version which outputs can't follow. Raises: StateError,
+    ConfigError, as `BoundTable.declared` and `altered`; as `refuse`.
     """
     ignored = _ignored(config.upstream_format)
     if entry is None:
@@ -45,6 +51,7 @@ def version_of(
         after = version.altered(changes, state=state, is_read=is_read, epoch=epoch)
         if reason := _misfit(config.upstream_format, version.table, after.table, jobs):
             raise ConfigError(Code.TABLE_INVALID, where=config.table.name, found=reason)
+        refuse(version.table, after.table)
         return after
 
     version = BoundTable.from_binding(entry.table)

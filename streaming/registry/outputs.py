@@ -21,6 +21,7 @@ from schemas.job import JobDefinition
 from schemas.settings.registry import RegistryConfig
 from schemas.table import TableSchema
 from state.values.job_state import JobState
+from state.values.plan import BatchPlan
 from streaming.registry.book import subjects
 from streaming.registry.client import Registry, incompatible
 
@@ -162,6 +163,17 @@ class OutputSchemas:
 def _ids(found: Mapping[Half, int]) -> SchemaIds:
     """The ids of key and value, 0 for one without a schema."""
     return SchemaIds(found.get("key", 0), found.get("value", 0))
+
+
+def refusal_of_wider(
+    config: RegistryConfig, plan: BatchPlan | None
+) -> Callable[[TableSchema, TableSchema], None]:
+    """Raises for a table and its next version if the registry refuses a schema of an output in a plan.
+
+    As `OutputSchemas.refuse_wider`.
+    """
+    jobs = () if plan is None else tuple(job.state for job in plan.jobs)
+    return lambda before, after: OutputSchemas(config, after).refuse_wider(jobs, before)
 
 
 @dataclass

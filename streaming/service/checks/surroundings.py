@@ -24,6 +24,7 @@ from streaming.control.known_table import version_of, with_version
 from streaming.core.jobs import JobsOutcome, jobs_after
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import admin
+from streaming.registry.outputs import refusal_of_wider
 from streaming.service.initial.start import start_of
 from streaming.service.job_checks import counted, with_default_lanes
 from streaming.sink.kinds import Sinks, SinkSetup
@@ -81,7 +82,10 @@ class Surroundings:
 
     def settle(self) -> None:
         """Find the `version`. Raises: as `version_of`."""
-        self.version = version_of(self._counted, self.entry, self.changes, state=self.storage.root)
+        entry = self.entry
+        refuse = refusal_of_wider(self._counted.registry, None if entry is None else entry.plan)
+        state = self.storage.root
+        self.version = version_of(self._counted, entry, self.changes, state=state, refuse=refuse)
         self._settled = with_version(self._counted, self.version)
         if not self.declared.lanes and not self.declared.table.by_partition:
             # No file asks for the number, so it also suits jobs that are in none, and outputs that have yet to gain the

@@ -19,7 +19,7 @@ from state.values.last_end import EndKind, FaultReport, LastEnd
 from streaming.control.known_table import version_of
 from streaming.kafka.clients import KafkaSettings
 from streaming.protocol.batches import Batches
-from streaming.registry.outputs import OutputSchemas
+from streaming.registry.outputs import refusal_of_wider
 from streaming.runtime.sign_of_life import is_recent, last_seen_ms
 from streaming.runtime.signals import Stopped
 from streaming.service.columns.new_columns import NewColumns
@@ -126,15 +126,11 @@ class TableFaults:
         assert self._state is not None
         config, entry = self.config(), self._state[0].current
         try:
-            version = version_of(config, entry, changes, state=config.state)
-            if entry is not None and entry.plan is not None:
-                before = BoundTable.from_binding(entry.table).table
-                jobs = (job.state for job in entry.plan.jobs)
-                OutputSchemas(config.registry, version.table).refuse_wider(jobs, before)
+            refuse = refusal_of_wider(config.registry, None if entry is None else entry.plan)
+            return version_of(config, entry, changes, state=config.state, refuse=refuse)
         except (ConfigError, StateError) as error:
             log.warning("request_refused", code=error.code, where=error.where, found=error.found)
             return None
-        return version
 
     def suspends(self, error: BackfillError) -> bool:
         """True for an error that suspends the table."""

@@ -279,3 +279,26 @@ def test_a_wider_type_that_no_registry_takes_for_an_output_waits(
     assert end.fault.code is Code.SCHEMA_INCOMPATIBLE
     run.stop()
     assert stored(stage) == NARROW
+
+
+def test_a_wider_type_that_a_barrier_asks_for_and_no_registry_takes_changes_nothing(
+    set_up: SetUp, registry: FakeRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = stage_of(set_up, WideningFrames, registry)
+    upstream, config = stage.upstream, widens(stage.upstream, "barrier")
+    upstream.put((1, 1, None))
+    with stage.running(**config) as run:
+        while not run.is_complete("ids"):
+            run.reach(upstream.barrier())
+    registry.incompatible.add(f"{stage.jobs[2]['output']}-value")
+    # A crash right behind the batch that asked: the next start finds the request again.
+    monkeypatch.setenv(failpoints.VARIABLE, "settled@2:raise")
+    run = Run(stage.service(**config))
+    run.reach(upstream.barrier())
+    upstream.barrier(Alter(changes_text([WidenColumn("n", "bigint")])))
+    assert isinstance(run.end(), failpoints.Provoked)
+    monkeypatch.delenv(failpoints.VARIABLE)
+    with stage.running(**config) as run:
+        upstream.put((2, 2, None))
+        run.reach(upstream.barrier())
+    assert stored(stage) == NARROW
