@@ -20,7 +20,7 @@ from tests.kit.upstream import Upstream
 from tests.scenarios.jobs import declaration
 from tests.scenarios.keys import KEYLESS, MOST_VNODES, Keys, by_partition, table_of
 from tests.scenarios.script import Command, ScriptError
-from tests.simulation.altering import FILL, GrowingChangelog, narrowed, widened
+from tests.simulation.altering import FILL, GrowingChangelog, grown, narrowed
 from tests.simulation.beside import BesideChangelog
 from tests.simulation.changelog import Changelog
 from tests.simulation.connector import ConnectorUpstream, FromConnector, WholeFromConnector
@@ -135,7 +135,7 @@ class Writer:
         is_by_partition = command.options.get("distribution") == "upstream"
         table = self._table(command, partitions if is_by_partition else command.number("vnodes", 2))
         if command.options.get("grows") == "yes":
-            self._upstream, self.with_c = Upstream(widened(table), partitions), set()
+            self._upstream, self.with_c = Upstream(grown(table), partitions), set()
             return
         if is_by_partition:
             self._upstream = PartitionedUpstream(table)

@@ -1,7 +1,8 @@
 """Records that get a further field, services that wait at the first one, and an operator who makes it a column.
 
-The file of every service is behind for good: it has the table of before. In the changelog, which the judge goes by,
-all rows have the column, with its fill where their records lack it.
+In some tables another column gets a wider type with it. The file of every service is behind for good: it has the table
+of before. In the changelog, which the judge goes by, all rows have the column, with its fill where their records lack
+it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import pyarrow as pa
 from schemas.errors import Code, InputError
 from schemas.job import JobDefinition
 from schemas.kinds.columns import new_field_text
-from schemas.kinds.table_changes import AddColumn, altered, changes_text
+from schemas.kinds.table_changes import AddColumn, TableChange, WidenColumn, altered, changes_text, widened
 from schemas.records import Add, Alter, Throttle
 from schemas.table import TableSchema
 from state.columns import OFFSET, OP, PARTITION
@@ -44,23 +45,33 @@ from tests.simulation.world import Setting
 VNODES = 2
 FILL = 7
 _COLUMN = {"type": "int", "fill": FILL}
-_ADDED = AddColumn("c", json.dumps(_COLUMN))
+_ADDED, _WIDENED = AddColumn("c", json.dumps(_COLUMN)), WidenColumn("n", "bigint")
+_FAR = 2**40
+"""Beyond the narrow type."""
 SENDS = None, "upsert", None, "debezium", None
 """Forms of the job of before; with None it keeps its columns."""
 Place = tuple[int, int]
 
 
-def widened(table: TableSchema) -> TableSchema:
+def narrowed(table: TableSchema) -> TableSchema:
+    """The table of before."""
+    before = table_of(VNODES).by_name
+    return replace(table, columns=tuple(before[column.name] for column in table.columns[:-1]))
+
+
+def grown(table: TableSchema) -> TableSchema:
     """The table with the further column `c`."""
     return altered(table, [_ADDED])
 
 
-def narrowed(table: TableSchema) -> TableSchema:
-    """The table of before."""
-    return replace(table, columns=table.columns[:-1])
+def changes_to(table: TableSchema) -> tuple[TableChange, ...]:
+    """The changes of the table of before."""
+    return (_ADDED, _WIDENED) if widened(narrowed(table), table) else (_ADDED,)
 
 
-WIDE = widened(table_of(VNODES))
+WIDE = grown(table_of(VNODES))
+WIDER = altered(table_of(VNODES), [_ADDED, _WIDENED])
+"""With another type as well, for outputs that can have it."""
 
 
 class GrowingChangelog(Changelog):
@@ -81,7 +92,8 @@ class GrowingChangelog(Changelog):
         """A row as it is decoded for a table."""
         if "c" in table.by_name or row[OP] is None:
             return row
-        if (row[PARTITION], row[OFFSET]) in self.with_c:
+        numbers = [half["n"] for half in (row[BEFORE], row[AFTER]) if isinstance(half, dict)]
+        if (row[PARTITION], row[OFFSET]) in self.with_c or any(n is not None and n >= _FAR for n in numbers):
             found = {"code": Code.SCHEMA_WAITS, "found": new_field_text("c"), "expected": "no such field"}
             return {**row, OP: None, BEFORE: None, AFTER: None, ERROR: found}
         return {**row, **{half: _narrow(row[half]) for half in (BEFORE, AFTER)}}
@@ -95,6 +107,7 @@ class Altering(Suspending):
     """Its operator makes the field a column, by a request that may come before or after any crash."""
 
     def start(self) -> None:
+        self.changes = changes_to(self.table)
         self.file_table = self.table = narrowed(self.table)
         self.version = BoundTable.first(self.table, ())
         super().start()
@@ -105,9 +118,9 @@ class Altering(Suspending):
         if known is not None:
             self.version = BoundTable.from_binding(known.table)
         version = self.version.declared(self.file_table, (), state="s")
-        asked = asked_by(None if known is None else known.plan)
-        for changes in (*asked, self.decisions.changes):
-            version = version.altered(changes, state="s")
+        plan = None if known is None else known.plan
+        for changes in (*asked_by(plan), self.decisions.changes):
+            version = version.altered(changes, state="s", epoch=0 if plan is None else plan.epoch)
         self.version, self.table = version, version.table
         return super().take_over(journal)
 
@@ -128,7 +141,7 @@ class Altering(Suspending):
         self.scheduler.step("the operator looks")
         assert end.fault is not None
         assert end.fault.code is Code.SCHEMA_WAITS
-        return AlterAndTryAgain((_ADDED,))
+        return AlterAndTryAgain(self.changes)
 
 
 class AddsItself(Altering):
@@ -138,7 +151,7 @@ class AddsItself(Altering):
         if fault.code is not Code.SCHEMA_WAITS:
             return super().ends_by(fault, journal)
         self.scheduler.step("look at the record")
-        self.decisions.changes += (_ADDED,)
+        self.decisions.changes += self.changes
         return False
 
 
@@ -154,11 +167,12 @@ def growing(seed: int = 0, *, is_asked: bool = False, sends: str | None = None) 
 
     Then comes a job with all columns, which also reads rows that no record came for since. `seed` decides about keys,
     values, and where the field is. `is_asked`: a barrier asks for the column, before the first record that has it.
-    `sends`: the form of the job of before, if its output gets the column.
+    `sends`: the form of the job of before, if its output gets the column, and another one a wider type.
     """
+    table = WIDE if sends is None else WIDER
     chance = random.Random(f"growing {seed}")
     jobs = {"copy": job_of("copy", "copy", VNODES, rate_limit=2), "late": wide_job("late", 2)}
-    upstream, with_c = Upstream(WIDE, partitions=2), set[Place]()
+    upstream, with_c = Upstream(table, partitions=2), set[Place]()
     if sends is not None:
         jobs["copy"] = wide_job("copy", 2, format=sends, new_columns="send")
         if sends == "debezium":
@@ -166,7 +180,8 @@ def growing(seed: int = 0, *, is_asked: bool = False, sends: str | None = None) 
 
     def put(key: int, n: int, *, lacks: bool) -> None:
         before = [len(each) for each in upstream.topic.partitions]
-        upstream.put((key, n, FILL if lacks else chance.choice([None, FILL, n])))
+        far = chance.choice([0, _FAR]) if sends is not None and not lacks else 0
+        upstream.put((key, n + far, FILL if lacks else chance.choice([None, FILL, n])))
         [number] = [p for p, each in enumerate(upstream.topic.partitions) if len(each) > before[p]]
         if not lacks:
             with_c.add((number, upstream.topic.partitions[number][-1].offset))
@@ -179,13 +194,13 @@ def growing(seed: int = 0, *, is_asked: bool = False, sends: str | None = None) 
             put(key, epoch, lacks=epoch < 2 or chance.random() < 0.4)
         if epoch == 2:
             put(chance.randrange(6), 9, lacks=False)
-        asks = Alter(changes_text([_ADDED])) if is_asked and epoch == 1 else None
+        asks = Alter(changes_text(changes_to(table))) if is_asked and epoch == 1 else None
         upstream.barrier(Add(jobs["late"].to_json()) if epoch == 3 else asks)
     closing = (Throttle("late", None), Throttle("copy", None), None)
     for last in closing:
         upstream.barrier(last)
     changelog = GrowingChangelog(upstream, frozenset(with_c))
-    return Setting(WIDE, changelog, (), jobs, lanes=(2,), compactions=True, closing=3, parks=False)
+    return Setting(table, changelog, (), jobs, lanes=(2,), compactions=True, closing=3, parks=False)
 
 
 def play_growing(seed: int, instance_type: type[Altering] = Altering) -> Verdict:

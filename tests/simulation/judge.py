@@ -299,8 +299,10 @@ def _replica(world: World, last: int) -> Iterator[str]:
     if replica.log_epoch != last:
         yield f"the log ends with {replica.log_epoch}, the upstream with {last}"
     for path in (BASE_PATH, LOG_PATH):
-        if lacking := set(table.column_names) - set(world.durable.files.tables[path][-1].schema.names):
-            yield f"{path} lacks {', '.join(lacking)}"
+        stored = world.durable.files.tables[path][-1].schema
+        for column in table.columns:
+            if column.name not in stored.names or stored.field(column.name).type != column.type.arrow:
+                yield f"{path} lacks {column.name} as {column.type}"
     files = replica.files(replica.pin())
     if not table.has_key:
         if files.base or files.log:

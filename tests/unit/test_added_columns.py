@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import closing
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from deltalake import DeltaTable, write_deltalake
 from schemas.errors import Code, ConfigError, StateError
 from schemas.job import JobDefinition
 from schemas.kinds.initial import DeltaStart
-from schemas.kinds.table_changes import AddColumn, IgnoreField
+from schemas.kinds.table_changes import AddColumn, IgnoreField, WidenColumn
 from schemas.records import Op
 from schemas.table import TableSchema, declare
 from state.columns import BEFORE_HASH, EPOCH, OFFSET, OP, PARTITION, VNODE, log_schema
@@ -199,6 +200,8 @@ def rows_of(replica: Replica) -> dict[int, tuple[Any, ...]]:
     return found
 
 
+NARROW: Columns = {"id": "bigint", "n": "int", "price": "decimal(10,2)"}
+MOST, CENTS = 2**31 - 1, Decimal("99999999.99")
 NOTE = {1: (1, "x", 5, None), 2: (2, None, 5, None)}
 
 
@@ -257,6 +260,38 @@ def test_a_merge_of_files_of_before_and_after_has_the_fill(tmp_path: Path) -> No
     read = storage.read_parquet(LOG_PATH, [merged.into.path], log_schema(second))
     assert dict(zip(read["id"].to_pylist(), read["c"].to_pylist(), strict=True)) == {1: 5, 2: None}
     assert pc.is_valid(read["c"]).to_pylist().count(True) == 1
+
+
+@pytest.mark.parametrize("held_bytes", [1 << 40, 0], ids=["held", "located"])
+@pytest.mark.parametrize("compacted", [False, True], ids=["log", "base"])
+@pytest.mark.parametrize("is_merged", [False, True], ids=["", "merged"])
+def test_rows_of_narrower_files_have_the_wider_type(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held_bytes: int, compacted: bool, is_merged: bool
+) -> None:
+    monkeypatch.setattr(snapshot, "HELD_BYTES", held_bytes)
+    monkeypatch.setattr("state.maintenance.compaction_rows.BYTES_PER_PART", max(held_bytes, 1))
+    storage, first = Storage(str(tmp_path)), table(NARROW)
+    replica = Replica(storage, first)
+    write(replica, first, 1, (Op.INSERT, (1, MOST, CENTS), None), (Op.INSERT, (2, None, None), None))
+    if compacted:
+        assert compact(replica) == {}
+    write(replica, first, 2, (Op.UPDATE, (1, -MOST - 1, -CENTS), (1, MOST, CENTS)))
+    changes = [WidenColumn("n", "bigint"), WidenColumn("price", "decimal(12,4)")]
+    second = BoundTable.first(first, ()).altered(changes, state="s", epoch=2).table
+    replica = Replica(storage, second)
+    replica.adopt_schema()
+    assert rows_of(replica) == {1: (1, -MOST - 1, -CENTS), 2: (2, None, None)}
+    fine = Decimal("0.0001")
+    write(replica, second, 3, (Op.UPDATE, (1, 2**40, fine), (1, -MOST - 1, -CENTS)))
+    if is_merged:
+        files = replica.log.files((VNODE, EPOCH))
+        merged = merge_files(Merge(storage, second, tuple(files)))
+        replica.log.commit([merged.into], files, epoch=None, data_change=False)
+    assert rows_of(replica) == {1: (1, 2**40, fine), 2: (2, None, None)}
+    # Changes up to the switch are not compared with rows of another type; those behind it are.
+    write(replica, second, 4, (Op.UPDATE, (2, 1, None), (2, 5, None)))
+    assert compact(replica) == {Code.OLD_ROW_MISMATCH: 1}
+    assert rows_of(replica) == {1: (1, 2**40, fine), 2: (2, 1, None)}
 
 
 def test_rows_that_a_lane_kept_are_read_anew_with_other_columns(tmp_path: Path) -> None:
