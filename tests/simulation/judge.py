@@ -299,10 +299,9 @@ def _replica(world: World, last: int) -> Iterator[str]:
     if replica.log_epoch != last:
         yield f"the log ends with {replica.log_epoch}, the upstream with {last}"
     for path in (BASE_PATH, LOG_PATH):
-        stored = world.durable.files.tables[path][-1].schema
-        for column in table.columns:
-            if column.name not in stored.names or stored.field(column.name).type != column.type.arrow:
-                yield f"{path} lacks {column.name} as {column.type}"
+        stored = {(each.name, each.type) for each in world.durable.files.tables[path][-1].schema}
+        if lacking := {(each.name, each.type.arrow) for each in table.columns} - stored:
+            yield f"{path} lacks {lacking}"
     files = replica.files(replica.pin())
     if not table.has_key:
         if files.base or files.log:
