@@ -55,8 +55,7 @@ Place = tuple[int, int]
 
 def narrowed(table: TableSchema) -> TableSchema:
     """The table of before."""
-    before = table_of(VNODES).by_name
-    return replace(table, columns=tuple(before[column.name] for column in table.columns[:-1]))
+    return table_of(VNODES) if table == WIDER else replace(table, columns=table.columns[:-1])
 
 
 def grown(table: TableSchema) -> TableSchema:
@@ -92,7 +91,7 @@ class GrowingChangelog(Changelog):
         """A row as it is decoded for a table."""
         if "c" in table.by_name or row[OP] is None:
             return row
-        numbers = [half["n"] for half in (row[BEFORE], row[AFTER]) if isinstance(half, dict)]
+        numbers = [half.get("n") for half in (row[BEFORE], row[AFTER]) if isinstance(half, dict)]
         if (row[PARTITION], row[OFFSET]) in self.with_c or any(n is not None and n >= _FAR for n in numbers):
             found = {"code": Code.SCHEMA_WAITS, "found": new_field_text("c"), "expected": "no such field"}
             return {**row, OP: None, BEFORE: None, AFTER: None, ERROR: found}
