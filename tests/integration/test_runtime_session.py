@@ -39,8 +39,9 @@ def test_workers_run_this_python_and_hold_no_archive_on_their_path(spark: SparkS
 
 def test_a_worker_is_used_again_although_its_work_did_not_look_at_the_rows(spark: SparkSession) -> None:
     rows = spark.range(0, 2, 1, 2)
-    first, second = (set(run_each(rows, lambda slot, batches: os.getpid())) for _ in range(2))
-    assert first & second
+    # Tests before may have left more workers than one run takes; the one that rests longest comes first.
+    workers = [pid for _ in range(20) for pid in run_each(rows, lambda slot, batches: os.getpid())]
+    assert len(set(workers)) < len(workers) / 2
 
 
 def test_what_a_worker_has_imported_is_not_looked_at_for_garbage_after_each_task(spark: SparkSession) -> None:
