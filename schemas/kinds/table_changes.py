@@ -128,18 +128,13 @@ def changes_text(changes: Iterable[TableChange]) -> str:
 def in_words(changes: Iterable[TableChange]) -> str:
     """Changes for people: `add c, widen d to bigint, retire e, rename old to new, ignore f`."""
     found = list[str]()
-    for change in changes:
-        match change:
-            case RenameField(old, new):
-                found.append(f"rename {brief(old)} to {brief(new)}")
-            case WidenColumn(name, kind):
-                found.append(f"widen {brief(name)} to {brief(kind)}")
-            case AddColumn(name):
-                found.append(f"add {brief(name)}")
-            case RetireColumn(name):
-                found.append(f"retire {brief(name)}")
-            case IgnoreField(name):
-                found.append(f"ignore {brief(name)}")
+    for change in changes_to_json(changes):
+        [(kind, content)] = change.items()
+        if isinstance(content, str):
+            found.append(f"{kind} {brief(content)}")
+        elif isinstance(content, dict):
+            [(name, to)] = content.items()
+            found.append(f"{kind} {brief(name)}" + ("" if kind == "add" else f" to {brief(to)}"))
     return ", ".join(found)
 
 
@@ -253,14 +248,14 @@ def widened(before: TableSchema, after: TableSchema) -> tuple[Column, ...]:
     )
 
 
-def widening_misfit(before: TableSchema, after: TableSchema, jobs: Iterable[JobDefinition]) -> str | None:
+def widening_refusal(before: TableSchema, after: TableSchema, jobs: Iterable[JobDefinition]) -> str | None:
     """The reason why the outputs of these jobs can't have the wider types of a table; None if they can."""
     wider = widened(before, after)
-    reasons = (reason for job in jobs for column in wider for reason in _misfits(before, column, job))
+    reasons = (reason for job in jobs for column in wider for reason in _refusals(before, column, job))
     return next(reasons, None)
 
 
-def _misfits(before: TableSchema, column: Column, job: JobDefinition) -> Iterator[str]:
+def _refusals(before: TableSchema, column: Column, job: JobDefinition) -> Iterator[str]:
     shown = [each for each in job.columns if each.source == column.name]
     what = f"{column.name} widened, which job {job.name}"
     narrow, kind = before.by_name[column.name].type, column.type

@@ -77,6 +77,7 @@ def _checked_by(check: Callable[..., Any]) -> AfterValidator:
 
 
 # A section whose lines are all comments is null in YAML; it means the defaults.
+_Complete = Callable[[Mapping[Any, Any], Path], Mapping[Any, Any]]
 _EMPTY = BeforeValidator(lambda declared: {} if declared is None else declared)
 
 
@@ -318,15 +319,15 @@ class ServiceConfig(BaseModel):
         return None if self.start is None else self.start.postgres
 
 
-def load(path: Path) -> ServiceConfig:
-    """Read and check a configuration file, YAML or JSON.
+def load(path: Path, completed: _Complete = lambda given, _: given) -> ServiceConfig:
+    """Read and check a configuration file, YAML or JSON. `completed` gives the declaration with what it leaves out.
 
     Raises: ConfigError with every fault in one message; what depends on a faulty part is checked once that is
     corrected. Its code is CONFIG_INVALID, or that of the faults if they are of one kind: TABLE_INVALID,
     JOB_INVALID, JOB_NAME_INVALID, EXPRESSION_NOT_ALLOWED, EXPRESSION_INVALID, SAME_TOPIC, SECRET_FILE_MODE.
     """
     declared = read_mapping(path, Code.CONFIG_INVALID, expected="a configuration in YAML or JSON")
-    return check(declared, path=path)
+    return check(completed(declared, path), path=path)
 
 
 def check(declared: Mapping[str, Any], *, path: Path) -> ServiceConfig:

@@ -15,7 +15,7 @@ from schemas.formats.protocol import UpstreamFormat
 from schemas.formats.with_registry import RegistryFormat
 from schemas.job import JobDefinition
 from schemas.kinds.projection import plain
-from schemas.kinds.table_changes import TableChange, changes_from_json, widened, widening_misfit
+from schemas.kinds.table_changes import TableChange, changes_from_json, widened, widening_refusal
 from schemas.records import Alter
 from schemas.settings.config import ServiceConfig
 from schemas.table import TableSchema
@@ -49,7 +49,7 @@ def version_of(
 
     def altered(version: BoundTable, changes: Sequence[TableChange]) -> BoundTable:
         after = version.altered(changes, state=state, is_read=is_read, epoch=epoch)
-        if reason := _misfit(config.upstream_format, version.table, after.table, jobs):
+        if reason := _refusal(config.upstream_format, version.table, after.table, jobs):
             raise ConfigError(Code.TABLE_INVALID, where=config.table.name, found=reason)
         refuse(version.table, after.table)
         return after
@@ -62,7 +62,7 @@ def version_of(
     return altered(version, changes) if changes else version
 
 
-def _misfit(
+def _refusal(
     upstream: UpstreamFormat, before: TableSchema, after: TableSchema, jobs: Sequence[JobDefinition]
 ) -> str | None:
     """The reason why records of the upstream, or outputs of the jobs, can't have a table after changes."""
@@ -71,7 +71,7 @@ def _misfit(
             return f"{column.name} widened, and records of format {upstream.form!r} have its type for good"
         if column.type.name is TypeName.DOUBLE and not upstream.framed.value:
             return f"{column.name} widened: as a double, the text of a float is another number"
-    return widening_misfit(before, after, jobs) or upstream.misfit_as_upstream(after)
+    return widening_refusal(before, after, jobs) or upstream.misfit_as_upstream(after)
 
 
 def version_in(config: ServiceConfig, storage: Storage, changes: Sequence[TableChange] = ()) -> BoundTable:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from schemas.errors import BackfillError, Code, ConfigError
 from schemas.job import JobDefinition
 from schemas.kinds.lanes import rescale_misfit
-from schemas.kinds.table_changes import TableChange, altered, changes_from_json, in_words, widening_misfit
+from schemas.kinds.table_changes import TableChange, altered, changes_from_json, in_words, widening_refusal
 from schemas.records import Add, Alter, Drop, Lanes, Mutation, Other, Pause, Resume, Stop, Throttle
 from schemas.table import TableSchema
 from state.values.plan import BatchPlan, JobState
@@ -251,8 +251,8 @@ def _refusal(
         wanted = altered(table, changes)
     except ConfigError as error:
         return error.code, f"alter: {error.found}"
-    misfit = widening_misfit(table, wanted, (job.definition for job in jobs))
-    return None if misfit is None else (Code.TABLE_INVALID, f"alter: {misfit}")
+    reason = widening_refusal(table, wanted, (job.definition for job in jobs))
+    return None if reason is None else (Code.TABLE_INVALID, f"alter: {reason}")
 
 
 def _added(

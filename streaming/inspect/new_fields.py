@@ -81,6 +81,14 @@ class RowFields:
         return fill_of(json_literal(value), column.type)
 
 
+def fields_of_rows(schema: WriterSchema, format_: RegistryFormat) -> RowFields | None:
+    """The fields of the rows by a schema; None for one that no record of the format has."""
+    try:
+        return fields_by_registry(schema, format_)
+    except (MisfitError, LookupError, TypeError):
+        return None
+
+
 def fields_by_registry(schema: WriterSchema, format_: RegistryFormat) -> RowFields:
     """The fields of the rows by a schema. Raises: MisfitError for one that no record of the format has."""
     kind = parsed(schema)

@@ -20,8 +20,8 @@ from schemas.formats.protocol import Half
 from schemas.job import JobDefinition
 from schemas.settings.registry import RegistryConfig
 from schemas.table import TableSchema
+from state.journal import Entry
 from state.values.job_state import JobState
-from state.values.plan import BatchPlan
 from streaming.registry.book import subjects
 from streaming.registry.client import Registry, incompatible
 
@@ -67,10 +67,8 @@ class OutputSchemas:
 
     def refuse_wider(self, jobs: Iterable[JobState], before: TableSchema) -> None:
         """Raises: ConfigError(OUTPUT_SCHEMA_INCOMPATIBLE) for a job that `wider` can't register; as `register`."""
-        for job in jobs:
-            for subject, text in (
-                self._schemas(job.definition).values() if self._is_wider(job, before) else ()
-            ):
+        for job in (each for each in jobs if self._is_wider(each, before)):
+            for subject, text in self._schemas(job.definition).values():
                 if self._registry.is_compatible(subject, text) is False:
                     raise incompatible(subject)
 
@@ -166,12 +164,13 @@ def _ids(found: Mapping[Half, int]) -> SchemaIds:
 
 
 def refusal_of_wider(
-    config: RegistryConfig, plan: BatchPlan | None
+    config: RegistryConfig, entry: Entry | None
 ) -> Callable[[TableSchema, TableSchema], None]:
-    """Raises for a table and its next version if the registry refuses a schema of an output in a plan.
+    """Raises for a table and its next version if the registry refuses a schema of an output in the journal's plan.
 
     As `OutputSchemas.refuse_wider`.
     """
+    plan = None if entry is None else entry.plan
     jobs = () if plan is None else tuple(job.state for job in plan.jobs)
     return lambda before, after: OutputSchemas(config, after).refuse_wider(jobs, before)
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from decimal import Decimal
 from typing import Any, NamedTuple
 
 from schemas.table import Column
-from schemas.types import ColumnType, Value, json_literal
+from schemas.types import json_literal
 from streaming.reading.entries import Place
 from streaming.reading.records.forms import RecordForm
+from streaming.reading.records.grown import in_type
 from streaming.verify.findings import Findings, Rule
 from streaming.verify.history import Closed, Interval, PartitionHistory
 
@@ -36,7 +36,7 @@ class AnnouncedColumns:
         self._names = [column.name for column in columns]
         self._wanted: dict[str, list[dict[str, Any]]] = {
             column.name: [
-                {"type": str(kind), "fill": json_literal(_in_type(fill, kind))}
+                {"type": str(kind), "fill": json_literal(in_type(fill, kind))}
                 for kind in (column.type, *(former.type for former in column.was))
             ]
             for column, fill in zip(columns, form.fills, strict=True)
@@ -104,8 +104,3 @@ class AnnouncedColumns:
 
     def _add(self, seen: _Seen, expected: str, found: str) -> None:
         self._findings.of_output(Rule.COLUMN_UNANNOUNCED, seen.where, expected, found, seen.barrier)
-
-
-def _in_type(fill: Value, kind: ColumnType) -> Value:
-    """A fill in one of the types that its column has had."""
-    return kind.exact(fill) if isinstance(fill, Decimal) else fill

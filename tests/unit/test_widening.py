@@ -12,7 +12,7 @@ from schemas.avro.registered import SchemaIds, WriterSchema
 from schemas.errors import Code
 from schemas.formats.upsert import UpsertFormat
 from schemas.job import JobDefinition
-from schemas.kinds.table_changes import WidenColumn, altered, changes_text, widening_misfit
+from schemas.kinds.table_changes import WidenColumn, altered, changes_text, widening_refusal
 from schemas.records import Alter, Barrier, BarrierKind
 from schemas.settings.config import check
 from schemas.table import declare
@@ -43,11 +43,11 @@ MORE, FINER = WidenColumn("d", "decimal(12,2)"), WidenColumn("d", "decimal(12,4)
 LONG, DOUBLE = WidenColumn("n", "bigint"), WidenColumn("f", "double")
 
 
-def misfit(change: WidenColumn, declared: dict[str, Any]) -> str | None:
+def refusal(change: WidenColumn, declared: dict[str, Any]) -> str | None:
     job = JobDefinition.declare({"name": "j", "output": "o", "output_partitions": 4, **declared}, TABLE)
     if job.format.framed:
         job = job.with_ids(SchemaIds(1, 2))
-    return widening_misfit(TABLE, altered(TABLE, [change]), [job])
+    return widening_refusal(TABLE, altered(TABLE, [change]), [job])
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def misfit(change: WidenColumn, declared: dict[str, Any]) -> str | None:
 def test_an_output_that_would_have_other_values_refuses_a_wider_type(
     change: WidenColumn, declared: dict[str, Any], reason: str
 ) -> None:
-    assert str(misfit(change, declared)).startswith(reason)
+    assert str(refusal(change, declared)).startswith(reason)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_an_output_that_would_have_other_values_refuses_a_wider_type(
     ],
 )
 def test_all_others_go_on_with_it(change: WidenColumn, declared: dict[str, Any]) -> None:
-    assert misfit(change, declared) is None
+    assert refusal(change, declared) is None
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from schemas.errors import InputError
 from schemas.position import Key
 from schemas.records import Row
 from schemas.table import Column
-from schemas.types import Value
+from schemas.types import ColumnType, Value
 from streaming.reading.records.forms import ReadRecord, RecordForm
 from streaming.reading.records.upstreams import UpstreamReader
 
@@ -27,6 +27,7 @@ class GrownReader(UpstreamReader):
     def __init__(self, form: RecordForm, columns: Sequence[Column], make: MakeReader) -> None:
         """`make` gives the reader of records with these columns."""
         self._fills, self._columns = form.fills, columns
+        self._is_widened = any(column.was for column in columns)
         # In Avro each value of a narrower type has the bytes of the wider one.
         versions = [columns] if form.encoding == "avro-registry" else list(_versions(columns))
         self._readers = [
@@ -54,16 +55,15 @@ class GrownReader(UpstreamReader):
 
     def _filled(self, found: ReadRecord, width: int) -> ReadRecord:
         change = found.change
-        if change is not None:
-            before, after = (self._whole_row(row, width) for row in (change.before, change.after))
+        if change is not None and (self._is_widened or width < len(self._fills)):
+            before, after = (self._whole_row(row) for row in (change.before, change.after))
             change = replace(change, before=before, after=after)
         return found._replace(change=change, width=width)
 
-    def _whole_row(self, row: Row | None, width: int) -> Row | None:
-        if row is None:
-            return None
-        same = (_in_type(value, column) for value, column in zip(row, self._columns, strict=False))
-        return filled((*same,), self._fills) if width < len(self._fills) else (*same,)
+    def _whole_row(self, row: Row | None) -> Row | None:
+        if row is not None and self._is_widened:
+            row = tuple(in_type(value, each.type) for value, each in zip(row, self._columns, strict=False))
+        return filled(row, self._fills)
 
 
 def _versions(columns: Sequence[Column]) -> Iterator[Sequence[Column]]:
@@ -73,9 +73,9 @@ def _versions(columns: Sequence[Column]) -> Iterator[Sequence[Column]]:
         yield [column.at(epoch) for column in columns]
 
 
-def _in_type(value: Value, column: Column) -> Value:
-    """A value of a narrower type, in the column's."""
-    return column.type.exact(value) if isinstance(value, Decimal) and column.was else value
+def in_type(value: Value, kind: ColumnType) -> Value:
+    """A value of a column in another one of the types that it has had: a decimal has the scale of its type."""
+    return kind.exact(value) if isinstance(value, Decimal) else value
 
 
 def filled(row: Row | None, fills: Row) -> Row | None:

@@ -76,9 +76,8 @@ def invalid_record(first: FirstRecords, config: ServiceConfig) -> InputError | N
 
 def unlikely_units(first: FirstRecords, config: ServiceConfig) -> list[Difference]:
     """Columns of times whose numbers would be times of this century in another unit than the declared one."""
-    if isinstance(
-        config.upstream_format, ChangeFormat
-    ):  # has one unit; its bytes would be taken for ids of schemas
+    # It has one unit, and its bytes would be taken for ids of schemas.
+    if isinstance(config.upstream_format, ChangeFormat):
         return []
     found = _guessed(first, config)
     return [

@@ -82,9 +82,8 @@ class Surroundings:
 
     def settle(self) -> None:
         """Find the `version`. Raises: as `version_of`."""
-        entry = self.entry
-        refuse = refusal_of_wider(self._counted.registry, None if entry is None else entry.plan)
-        state = self.storage.root
+        entry, state = self.entry, self.storage.root
+        refuse = refusal_of_wider(self._counted.registry, entry)
         self.version = version_of(self._counted, entry, self.changes, state=state, refuse=refuse)
         self._settled = with_version(self._counted, self.version)
         if not self.declared.lanes and not self.declared.table.by_partition:

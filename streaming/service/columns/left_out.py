@@ -12,8 +12,8 @@ from typing import Any
 
 from schemas.errors import Code, ConfigError
 from schemas.kinds.table_changes import altered
+from schemas.settings import config
 from schemas.settings.config import ServiceConfig, check
-from schemas.settings.documents import read_mapping
 from schemas.table import declare
 from state.journal import PATH as JOURNAL
 from state.journal import Journal
@@ -28,19 +28,17 @@ def load(path: Path) -> ServiceConfig:
 
     Raises: ConfigError, as there; for columns that are left out EnvironmentProblem of broker and registry.
     """
-    declared = read_mapping(path, Code.CONFIG_INVALID, expected="a configuration in YAML or JSON")
-    table = declared.get("table")
-    if isinstance(table, Mapping) and "columns" not in table and isinstance(table.get("primary_key"), list):
-        declared = _completed(declared, table, path)
-    return check(declared, path=path)
+    return config.load(path, _completed)
 
 
-def _completed(declared: Mapping[Any, Any], table: Mapping[Any, Any], path: Path) -> dict[Any, Any]:
-    """The declaration with columns, where they can be known; else as it is, for its error."""
-    key = {name: "string" for name in table["primary_key"] if isinstance(name, str)}
-    upstream = declared.get("upstream")
+def _completed(declared: Mapping[Any, Any], path: Path) -> Mapping[Any, Any]:
+    """The declaration with columns, if it leaves them out and they can be known; else as it is, with its error."""
+    table, upstream = declared.get("table"), declared.get("upstream")
+    if not isinstance(table, Mapping) or "columns" in table or not isinstance(table.get("primary_key"), list):
+        return declared
     if not isinstance(upstream, Mapping) or upstream.get("format") not in _WITH_SCHEMAS:
-        return dict(declared)
+        return declared
+    key = {name: "string" for name in table["primary_key"] if isinstance(name, str)}
     whole = {**declared, "upstream": {"on_new_column": "add", **upstream}}
     alone = check({**whole, "table": {**table, "columns": key}, "jobs": []}, path=path)
     return {**whole, "table": {**table, "columns": _of_state(alone) or _of_schemas(alone)}}

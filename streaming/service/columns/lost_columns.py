@@ -7,13 +7,12 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from schemas.avro.registered import WriterSchema
-from schemas.avro.writers.meanings import MisfitError
 from schemas.errors import Code, InputError
 from schemas.formats.with_registry import RegistryFormat
 from schemas.kinds.columns import lost_column_text
 from schemas.settings.config import ServiceConfig
 from schemas.table import Column
-from streaming.inspect.new_fields import fields_by_registry
+from streaming.inspect.new_fields import fields_of_rows
 from streaming.registry.client import Registry
 
 
@@ -35,8 +34,8 @@ class LostColumns:
             return
         columns, where = self.config.table.columns, f"{self.config.upstream}, schema {schema.id}"
         for column in columns:
-            if column.is_retired and (misfit := self._misfit(schema, column, format_)):
-                found = f"retired column {column.name} in another type: {misfit}"
+            if column.is_retired and (reason := self._incompatible(schema, column, format_)):
+                found = f"retired column {column.name} in another type: {reason}"
                 raise InputError(Code.COLUMN_RETYPED, where=where, found=found)
         lacking = [each for each in columns if not each.is_retired and own.isdisjoint(each.names_in_records)]
         if format_.on_lost_column == "stop" and (lost := self._lost(schema, lacking, format_)):
@@ -63,14 +62,12 @@ class LostColumns:
                     return column
         return None
 
-    def _misfit(self, schema: WriterSchema, column: Column, format_: RegistryFormat) -> str | None:
+    def _incompatible(self, schema: WriterSchema, column: Column, format_: RegistryFormat) -> str | None:
         alone = replace(self.config.table, columns=(*self.config.table.key_columns, column))
         return format_.misfit_of("value", schema, alone)
 
 
 def _names(schema: WriterSchema, format_: RegistryFormat) -> frozenset[str] | None:
     """The names of the fields of rows; None for a schema that no row has, as that of keys."""
-    try:
-        return frozenset(fields_by_registry(schema, format_).by_name) or None
-    except (MisfitError, LookupError, TypeError):
-        return None
+    fields = fields_of_rows(schema, format_)
+    return None if fields is None else frozenset(fields.by_name) or None

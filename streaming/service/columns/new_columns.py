@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
 from typing import TypeAlias
 
 import structlog
 
 from schemas.avro.registered import WriterSchema, framed_id
-from schemas.avro.writers.meanings import MisfitError
 from schemas.errors import BackfillError, Code, ConfigError, StateError
 from schemas.formats.upsert import UpsertFormat
 from schemas.formats.with_registry import RegistryFormat
@@ -21,7 +22,7 @@ from schemas.records import record_at, record_from_text
 from schemas.settings.config import ServiceConfig
 from state.journal import Entry
 from streaming.control.known_table import version_of
-from streaming.inspect.new_fields import RowFields, fields_by_registry, fields_in_frame
+from streaming.inspect.new_fields import RowFields, fields_in_frame, fields_of_rows
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader
 from streaming.lane.faults import Fault
@@ -35,8 +36,6 @@ _NEWEST = 200
 """Records at the end of a partition among which one with a schema is looked for."""
 _OF_TYPES = (Code.SCHEMA_INCOMPATIBLE, Code.VALUE_OUT_OF_RANGE)
 """Codes of records whose schema may have a wider type."""
-_OF_OTHER_RECORDS = (MisfitError, LookupError, TypeError)
-"""Errors of schemas of a subject that no row has."""
 _EVENTS = {AddColumn: "column_added", IgnoreField: "field_ignored", WidenColumn: "column_widened"}
 
 
@@ -46,6 +45,17 @@ class NewColumns:
 
     config: ServiceConfig
     kafka: KafkaSettings
+
+    @property
+    def _format(self) -> RegistryFormat:
+        """The upstream's format, of which only records with schemas come here."""
+        format_ = self.config.upstream_format
+        assert isinstance(format_, RegistryFormat)
+        return format_
+
+    @cached_property
+    def _registry(self) -> Registry:
+        return Registry(self.config.registry)
 
     def changes(self, fault: BackfillError, entry: Entry | None) -> tuple[TableChange, ...]:
         """The changes, in the order of their schemas; none where the table has to wait for an operator.
@@ -71,21 +81,18 @@ class NewColumns:
         is_new = code is Code.SCHEMA_WAITS and format_.on_new_column == "add"
         is_wider = code in _OF_TYPES and format_.on_wider_type == "widen"
         value = self._value(partition, offset) if is_new or is_wider else None
-        if value is None or (described := self.described(value, format_)) is None:
+        if value is None or (described := self._described(value)) is None:
             return ()
-        return self.further(*described) if is_new else self._wider(described[0], format_)
+        return self.further(*described) if is_new else self._wider(described[0])
 
     def newest(self) -> Described | None:
         """The fields of rows by the newest schema, of the registry, or of the last record of a partition that has one.
 
         None where there is no schema. Raises: EnvironmentProblem; TopicError without the topic.
         """
-        format_ = self.config.upstream_format
-        assert isinstance(format_, RegistryFormat)
-        if format_.framed.value:
-            own = Registry(self.config.registry).newest(f"{self.config.upstream}-value")
-            return None if own is None else (fields_by_registry(own, format_), own)
-        found = (self.described(value, format_) for value in self._last_values())
+        if self._format.framed.value:
+            return self._by(self._registry.newest(f"{self.config.upstream}-value"))
+        found = (self._described(value) for value in self._last_values())
         return next((each for each in found if each is not None), None)
 
     def _last_values(self) -> Iterator[bytes]:
@@ -103,15 +110,13 @@ class NewColumns:
 
         Raises: ConfigError(TABLE_INVALID) for a column that neither has.
         """
-        format_, table = self.config.upstream_format, self.config.table
-        assert isinstance(format_, RegistryFormat)
-        of_keys: RowFields | None = None
+        table, sources = self.config.table, [fields]
         if own is not None and not fields.by_name.keys() >= set(table.primary_key):
-            schema = Registry(self.config.registry).newest(f"{self.config.upstream}-key")
-            of_keys = None if schema is None else fields_by_registry(schema, format_)
+            of_keys = self._by(self._registry.newest(f"{self.config.upstream}-key"))
+            sources += [] if of_keys is None else [of_keys[0]]
         for name in table.primary_key:
-            source = next((each for each in (fields, of_keys) if each and name in each.by_name), None)
-            kind = None if source is None else source.kind(name, format_)
+            source = next((each for each in sources if name in each.by_name), None)
+            kind = None if source is None else source.kind(name, self._format)
             if kind is None:
                 found = f"no 'columns', and no type of primary_key column {name} in the newest schema"
                 raise ConfigError(Code.TABLE_INVALID, where=table.name, found=found)
@@ -123,54 +128,51 @@ class NewColumns:
                 return next((message.value() for message in chunk), None)
         return None
 
-    def described(self, value: bytes, format_: RegistryFormat) -> Described | None:
+    def _described(self, value: bytes) -> Described | None:
         """The fields by the record's schema, and that of a registry; None without one that rows can have."""
-        if not format_.framed.value:
-            fields = fields_in_frame(value, format_)
+        if not self._format.framed.value:
+            fields = fields_in_frame(value, self._format)
             return None if fields is None else (fields, None)
         schema_id = framed_id(value)
-        own = None if schema_id is None else Registry(self.config.registry).schema(schema_id)
-        try:
-            return None if own is None else (fields_by_registry(own, format_), own)
-        except _OF_OTHER_RECORDS:
-            return None
+        return None if schema_id is None else self._by(self._registry.schema(schema_id))
+
+    def _by(self, schema: WriterSchema | None) -> Described | None:
+        """The fields by a schema of the registry; None where there is none, or none that rows can have."""
+        fields = None if schema is None else fields_of_rows(schema, self._format)
+        return None if fields is None else (fields, schema)
 
     def further(self, fields: RowFields, own: WriterSchema | None) -> Iterator[TableChange]:
         """The fields that are no columns, by the schemas alone."""
-        format_ = self.config.upstream_format
-        assert isinstance(format_, RegistryFormat)
-        left = self._new(fields, format_)
+        left = self._new(fields)
         if own is None:
-            yield from self._changes(fields, left, format_)
+            yield from self._changes(fields, left)
             return
-        for schema in _oldest_first(Registry(self.config.registry), own, f"{self.config.upstream}-value"):
-            try:
-                fields = fields_by_registry(schema, format_)
-            except _OF_OTHER_RECORDS:
+        for schema in chain(self._registry.versions(own.id, f"{self.config.upstream}-value"), [own]):
+            if (older := fields_of_rows(schema, self._format)) is None:
                 continue
-            names = [name for name in fields.by_name if name in left]
-            yield from self._changes(fields, names, format_)
+            names = [name for name in older.by_name if name in left]
+            yield from self._changes(older, names)
             left = [name for name in left if name not in names]
             if not left:
                 return
 
-    def _wider(self, fields: RowFields, format_: RegistryFormat) -> Iterator[TableChange]:
+    def _wider(self, fields: RowFields) -> Iterator[TableChange]:
         """The columns that the record's schema has in a wider type."""
         for column in self.config.table.columns:
             name = next((name for name in column.names_in_records if name in fields.by_name), None)
-            kind = None if name is None else fields.kind(name, format_)
+            kind = None if name is None else fields.kind(name, self._format)
             if kind is not None and column.type.widens_to(kind):
                 yield WidenColumn(column.name, str(kind))
 
-    def _new(self, fields: RowFields, format_: RegistryFormat) -> list[str]:
-        columns = self.config.table.columns
+    def _new(self, fields: RowFields) -> list[str]:
+        columns, format_ = self.config.table.columns, self._format
         beside = format_.deleted_field_beside(columns) if isinstance(format_, UpsertFormat) else None
         known = format_.names_of(columns, beside) or frozenset()
         return [name for name in fields.by_name if name not in known]
 
-    def _changes(self, fields: RowFields, names: list[str], format_: RegistryFormat) -> Iterator[TableChange]:
+    def _changes(self, fields: RowFields, names: list[str]) -> Iterator[TableChange]:
         for name in names:
-            if (change := fields.change(name, format_)) is not None:
+            if (change := fields.change(name, self._format)) is not None:
                 yield change
 
     def _able(self, wanted: list[TableChange], entry: Entry | None) -> Iterator[TableChange]:
@@ -185,8 +187,3 @@ class NewColumns:
             able.append(change)
             log.info(_EVENTS[type(change)], change=changes_to_json([change])[0])
         yield from able
-
-
-def _oldest_first(registry: Registry, own: WriterSchema, subject: str) -> Iterator[WriterSchema]:
-    yield from registry.versions(own.id, subject)
-    yield own

@@ -99,13 +99,12 @@ class TableFaults:
         if isinstance(fault, AlteredError):
             return True
         changes = NewColumns(self.config(), kafka).changes(fault, self._state[0].current)
-        if changes and self._version_with(changes) is None:
+        if not changes or self._version_with(changes) is None:
             return False
-        if changes:
-            self.decisions.changes += changes
-            text = f"{in_words(changes)}, by the schema of the record at {fault.where}"
-            self.vitals.events.note(ServiceEvent(now_ms() / 1_000, EventKind.REQUEST, text))
-        return bool(changes)
+        self.decisions.changes += changes
+        text = f"{in_words(changes)}, by the schema of the record at {fault.where}"
+        self.vitals.events.note(ServiceEvent(now_ms() / 1_000, EventKind.REQUEST, text))
+        return True
 
     def raise_altered(self, changes: Sequence[TableChange]) -> None:
         """End the run behind a batch whose barriers asked for changes of the table: the next one has them.
@@ -126,7 +125,7 @@ class TableFaults:
         assert self._state is not None
         config, entry = self.config(), self._state[0].current
         try:
-            refuse = refusal_of_wider(config.registry, None if entry is None else entry.plan)
+            refuse = refusal_of_wider(config.registry, entry)
             return version_of(config, entry, changes, state=config.state, refuse=refuse)
         except (ConfigError, StateError) as error:
             log.warning("request_refused", code=error.code, where=error.where, found=error.found)
