@@ -70,8 +70,20 @@ class TableSchema:
 
     @cached_property
     def hashed_after(self) -> int:
-        """The epoch up to which hashes of whole rows may be over narrower types, 0 for none."""
-        return max((former.epoch for column in self.columns for former in column.was), default=0)
+        """The epoch up to which hashes of whole rows may be over narrower types or other values, 0 for none."""
+        types = (former.epoch for column in self.columns for former in column.was)
+        return max([*types, *self.unread_until], default=0)
+
+    @cached_property
+    def unread_until(self) -> frozenset[int]:
+        """The epochs up to which columns were read by other names than now."""
+        return frozenset(former.epoch for column in self.columns for former in column.read_as)
+
+    def as_read(self, epoch: int) -> TableSchema:
+        """The table by the names that its columns have in the records of a batch."""
+        if epoch > max(self.unread_until, default=0):
+            return self
+        return replace(self, columns=tuple(column.as_read(epoch) for column in self.columns))
 
     @cached_property
     def key_columns(self) -> tuple[Column, ...]:

@@ -47,6 +47,17 @@ class FormerType(NamedTuple):
     type: ColumnType
 
 
+class FormerNames(NamedTuple):
+    """The names that a column had in records up to the end of a batch; without any it was no column."""
+
+    epoch: int
+    names: tuple[str, ...]
+
+
+_IN_NO_RECORD = ""
+"""A name that no declaration can give a column: of one that is not looked for in records."""
+
+
 @dataclass(frozen=True)
 class Column:
     """A column; `nullable` is false exactly for the primary key's.
@@ -59,7 +70,8 @@ class Column:
     `fill` is the column's value where a record's schema, or a record without one, has none of its names. `has_fill`:
     records may lack the column; without it a column that no record has is an error. It is no part of what a state is
     of, so that `fill: null` may come and go. `was` are narrower types that it had, oldest first. `is_retired`: the
-    upstream's table has it no more.
+    upstream's table has it no more. `read_as`, oldest first: the names by which it was read while records may have had
+    it under its newer ones, which were ignored.
     """
 
     name: str
@@ -74,6 +86,7 @@ class Column:
     has_fill: bool = dataclass_field(default=False, compare=False)
     was: tuple[FormerType, ...] = dataclass_field(default=(), compare=False)
     is_retired: bool = dataclass_field(default=False, compare=False)
+    read_as: tuple[FormerNames, ...] = dataclass_field(default=(), compare=False)
 
     @property
     def in_records(self) -> Column:
@@ -98,10 +111,28 @@ class Column:
         kind = next((former.type for former in self.was if epoch <= former.epoch), self.type)
         return replace(self, type=kind)
 
+    def with_past_of(self, former: Column) -> Column:
+        """The column, with what another version of it has been."""
+        return replace(self, was=former.was, is_retired=former.is_retired, read_as=former.read_as)
+
+    def as_read(self, epoch: int) -> Column:
+        """The column as it is read from the records of a batch."""
+        names = next((former.names for former in self.read_as if epoch <= former.epoch), None)
+        if names is None:
+            return self
+        field, *aliases = names or (_IN_NO_RECORD,)
+        return replace(self, field=field, aliases=tuple(aliases), has_fill=True)
+
+    @property
+    def is_incomplete(self) -> bool:
+        """True if rows have its fill although their records may have had a value."""
+        return any(not former.names for former in self.read_as)
+
     @property
     def announced(self) -> dict[str, Any]:
         """Type and fill, as the barriers of an output that gets the column have them."""
-        return {"type": str(self.type), "fill": json_literal(self.fill)}
+        more = {"incomplete": True} if self.is_incomplete else {}
+        return {"type": str(self.type), "fill": json_literal(self.fill), **more}
 
     @property
     def declared(self) -> str | dict[str, Any]:

@@ -60,7 +60,7 @@ class OutputColumn:
         """The output's column, of the table's."""
         if self.mask == "hash":
             return Column(self.name, _HASH_TYPE, column.nullable)
-        return Column(self.name, column.type, column.nullable, was=column.was)
+        return Column(self.name, column.type, column.nullable, was=column.was, read_as=column.read_as)
 
 
 def plain(names: Sequence[str]) -> tuple[OutputColumn, ...]:

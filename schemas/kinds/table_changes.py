@@ -6,6 +6,9 @@
     {"rename": {"old": "new"}}                    records have a column under a new name, the column keeps its own
     {"ignore": "c"}                               a field of records that is no column
 
+With `"accept_missing": true` beside `add` or `rename`, records up to the change may have had the column under names
+that were ignored: these are not read from them, and rows have the fill, or what other names give, until a record comes.
+
 Each may be made twice: what is there already stays. Outputs that have a column which gets a wider type go on with equal
 values and keys, or the change is refused.
 """
@@ -25,14 +28,16 @@ from schemas.table import TableSchema, declare, nearest
 from schemas.types import ColumnType, TypeName
 
 MOST_CHANGES = 100
+_ACCEPT_MISSING = "accept_missing"
 
 
 @dataclass(frozen=True, slots=True)
 class AddColumn:
-    """A new column, declared as in a configuration, in JSON."""
+    """A new column, declared as in a configuration, in JSON. `accepts_missing`: earlier records may have had it."""
 
     name: str
     declared: str
+    accepts_missing: bool = False
 
     @classmethod
     def of(cls, column: Column) -> AddColumn:
@@ -57,10 +62,14 @@ class RetireColumn:
 
 @dataclass(frozen=True, slots=True)
 class RenameField:
-    """A new name in records for the column `old`, before those that it has there."""
+    """A new name in records for the column `old`, before those that it has there.
+
+    `accepts_missing`: earlier records may have had it.
+    """
 
     old: str
     new: str
+    accepts_missing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,20 +90,25 @@ _OF_NAMES: Mapping[object, type[RetireColumn] | type[IgnoreField]] = {
 
 def changes_to_json(changes: Iterable[TableChange]) -> list[dict[str, object]]:
     """JSON values, which `changes_from_json` reads back."""
-    found = list[dict[str, object]]()
-    for change in changes:
-        match change:
-            case AddColumn(name, declared):
-                found.append({"add": {name: json.loads(declared)}})
-            case WidenColumn(name, kind):
-                found.append({"widen": {name: kind}})
-            case RetireColumn(name):
-                found.append({"retire": name})
-            case RenameField(old, new):
-                found.append({"rename": {old: new}})
-            case IgnoreField(name):
-                found.append({"ignore": name})
-    return found
+    return list(map(_change_to_json, changes))
+
+
+def _change_to_json(change: TableChange) -> dict[str, object]:
+    match change:
+        case AddColumn(name, declared, accepts_missing):
+            return {"add": {name: json.loads(declared)}, **_missing(accepts_missing)}
+        case WidenColumn(name, kind):
+            return {"widen": {name: kind}}
+        case RetireColumn(name):
+            return {"retire": name}
+        case RenameField(old, new, accepts_missing):
+            return {"rename": {old: new}, **_missing(accepts_missing)}
+        case IgnoreField(name):
+            return {"ignore": name}
+
+
+def _missing(is_accepted: bool) -> dict[str, object]:
+    return {_ACCEPT_MISSING: True} if is_accepted else {}
 
 
 def changes_from_json(raw: object) -> tuple[TableChange, ...]:
@@ -105,19 +119,23 @@ def changes_from_json(raw: object) -> tuple[TableChange, ...]:
 
 
 def _change_from_json(raw: object) -> TableChange:
-    if isinstance(raw, dict) and len(raw) == 1:
-        [(kind, content)] = raw.items()
-        if kind in _OF_NAMES and isinstance(content, str):
+    named = dict(raw) if isinstance(raw, dict) else {}
+    accepts_missing = named.pop(_ACCEPT_MISSING, False)
+    if len(named) == 1 and isinstance(accepts_missing, bool):
+        [(kind, content)] = named.items()
+        if kind in _OF_NAMES and isinstance(content, str) and not accepts_missing:
             return _OF_NAMES[kind](content)
         if isinstance(content, dict) and len(content) == 1:
             [(name, value)] = content.items()
             if kind == "add" and isinstance(value, str | dict):
-                return AddColumn(str(name), json.dumps(value))
-            if kind == "widen" and isinstance(value, str):
+                return AddColumn(str(name), json.dumps(value), accepts_missing)
+            if kind == "widen" and isinstance(value, str) and not accepts_missing:
                 return WidenColumn(str(name), value)
             if kind == "rename" and isinstance(value, str):
-                return RenameField(str(name), value)
-    raise ValueError("a change is one of add, widen, retire, rename, ignore")
+                return RenameField(str(name), value, accepts_missing)
+    raise ValueError(
+        "a change is one of add, widen, retire, rename, ignore; the first and the fourth with accept_missing"
+    )
 
 
 def changes_text(changes: Iterable[TableChange]) -> str:
@@ -126,15 +144,16 @@ def changes_text(changes: Iterable[TableChange]) -> str:
 
 
 def in_words(changes: Iterable[TableChange]) -> str:
-    """Changes for people: `add c, widen d to bigint, retire e, rename old to new, ignore f`."""
+    """Changes for people: `add c (accept missing), widen d to bigint, retire e, rename old to new, ignore f`."""
     found = list[str]()
     for change in changes_to_json(changes):
+        missing = " (accept missing)" if change.pop(_ACCEPT_MISSING, False) else ""
         [(kind, content)] = change.items()
         if isinstance(content, str):
             found.append(f"{kind} {brief(content)}")
         elif isinstance(content, dict):
             [(name, to)] = content.items()
-            found.append(f"{kind} {brief(name)}" + ("" if kind == "add" else f" to {brief(to)}"))
+            found.append(f"{kind} {brief(name)}" + ("" if kind == "add" else f" to {brief(to)}") + missing)
     return ", ".join(found)
 
 
@@ -142,13 +161,13 @@ def altered(table: TableSchema, changes: Sequence[TableChange]) -> TableSchema:
     """The table with these columns and names more, and wider types. Raises: ConfigError(TABLE_INVALID)."""
     for change in changes:
         match change:
-            case AddColumn(name, declared):
+            case AddColumn(name, declared, _):
                 table = _with_column(table, name, json.loads(declared))
             case WidenColumn(name, kind):
                 table = _with_type(table, name, kind)
             case RetireColumn(name):
                 table = _without_records(table, name)
-            case RenameField(old, new):
+            case RenameField(old, new, _):
                 table = _with_name(table, old, new)
             case IgnoreField(name):
                 if column := _read_from(table, name):
@@ -223,10 +242,14 @@ def _columns(table: TableSchema) -> dict[str, object]:
 def _declared(table: TableSchema, columns: Mapping[str, object]) -> TableSchema:
     """The table with other columns, which are checked. Those that it has stay as they are."""
     made = declare({**table.to_dict(), "columns": columns}, where=table.name, has_key=table.has_key)
-    # Fills of null are no part of a declaration.
-    kept = {column.name: column for column in table.columns}
-    same = (kept[each.name] if kept.get(each.name) == each else each for each in made.columns)
-    return replace(table, columns=tuple(same))
+    return replace(table, columns=tuple(_kept(table.by_name.get(each.name), each) for each in made.columns))
+
+
+def _kept(known: Column | None, declared: Column) -> Column:
+    # Neither fills of null nor what a column has been are parts of a declaration.
+    if known is None:
+        return declared
+    return known if known == declared else declared.with_past_of(known)
 
 
 def _invalid(table: TableSchema, found: str) -> ConfigError:
@@ -246,6 +269,26 @@ def widened(before: TableSchema, after: TableSchema) -> tuple[Column, ...]:
         for column in after.columns
         if column.name in before.by_name and column.type != before.by_name[column.name].type
     )
+
+
+def missing_accepted(changes: Iterable[TableChange]) -> tuple[str, ...]:
+    """The columns, by their names or by names in records, of changes that accept what earlier records had."""
+    found = (
+        change.name if isinstance(change, AddColumn) else change.new
+        for change in changes
+        if isinstance(change, AddColumn | RenameField) and change.accepts_missing
+    )
+    return tuple(found)
+
+
+def missing_refusal(changes: Iterable[TableChange], jobs: Iterable[JobDefinition]) -> str | None:
+    """The reason why values may not be missing for these jobs; None if they may."""
+    names = missing_accepted(changes)
+    readers = (job.name for job in jobs if job.scan.reads_upstream)
+    reader = next(readers, None)
+    if not names or reader is None:
+        return None
+    return f"{names[0]} with values missing, which job {reader} would read again from the topic"
 
 
 def widening_refusal(before: TableSchema, after: TableSchema, jobs: Iterable[JobDefinition]) -> str | None:

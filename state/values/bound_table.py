@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from schemas.errors import Code, StateError
-from schemas.kinds.columns import Column, FormerType
-from schemas.kinds.table_changes import IgnoreField, TableChange, altered
+from schemas.kinds.columns import Column, FormerNames, FormerType
+from schemas.kinds.table_changes import IgnoreField, TableChange, altered, missing_accepted
 from schemas.table import KEYS, TableSchema, declare
 from schemas.types import ColumnType
 
 _IGNORED, _IGNORED_ALL, _WIDTHS = "ignored_columns", "ignored_all", "widths"
-_WAS, _RETIRED = "was", "retired"
+_WAS, _RETIRED, _READ_AS = "was", "retired", "read_as"
 """Keys that are written where there is something to say."""
 
 
@@ -49,9 +49,18 @@ class BoundTable:
             name: tuple(FormerType(epoch, ColumnType.parse(kind)) for epoch, kind in types)
             for name, types in raw.get(_WAS, {}).items()
         }
+        read_as = {
+            name: tuple(FormerNames(epoch, tuple(names)) for epoch, names in former)
+            for name, former in raw.get(_READ_AS, {}).items()
+        }
         retired = raw.get(_RETIRED, ())
         columns = (
-            replace(column, was=was.get(column.name, ()), is_retired=column.name in retired)
+            replace(
+                column,
+                was=was.get(column.name, ()),
+                is_retired=column.name in retired,
+                read_as=read_as.get(column.name, ()),
+            )
             for column in table.columns
         )
         table = replace(table, columns=tuple(columns))
@@ -67,8 +76,9 @@ class BoundTable:
             if column.was
         }
         retired = [column.name for column in self.table.columns if column.is_retired]
-        also = {key: found for key, found in ((_WAS, was), (_RETIRED, retired)) if found}
-        return {**self.table.to_dict(), **own, **also}
+        read_as = {column.name: column.read_as for column in self.table.columns if column.read_as}
+        also = {_WAS: was, _RETIRED: retired, _READ_AS: read_as}
+        return {**self.table.to_dict(), **own, **{key: found for key, found in also.items() if found}}
 
     def declared(
         self, table: TableSchema, ignored: Collection[str] | None, *, state: str, is_read: bool = True
@@ -89,7 +99,7 @@ class BoundTable:
     def altered(
         self, changes: Sequence[TableChange], *, state: str, is_read: bool = True, epoch: int = 0
     ) -> BoundTable:
-        """The version with these changes, of which no row up to `epoch` has a wider type.
+        """The version with these changes, of which no row up to `epoch` has a wider type, or values that are missing.
 
         Raises: ConfigError(TABLE_INVALID), as `altered`; as `declared`.
         """
@@ -98,16 +108,38 @@ class BoundTable:
         altered(table, [IgnoreField(name) for name in sorted(ignored)])  # of changes in any order
         columns = (_widened(self.table.by_name.get(each.name), each, epoch) for each in table.columns)
         table = replace(table, columns=tuple(columns))
-        version = replace(self, table=table)._after(self, state, is_read=is_read)
+        version, accepted = replace(self, table=table), missing_accepted(changes)
+        version = version._accepting(self, accepted, epoch)._after(
+            self, state, is_read=is_read, accepted=accepted
+        )
         return replace(version, ignored=version.ignored | ignored)
 
-    def _after(self, former: BoundTable, state: str, *, is_read: bool) -> BoundTable:
+    def _accepting(self, former: BoundTable, accepted: Collection[str], epoch: int) -> BoundTable:
+        """This version; columns that had `accepted` names in records up to `epoch` are not read by these."""
+        columns = list[Column]()
+        for column in self.table.columns:
+            if any(_is_accepted(name, column, accepted) for name in self._ignored_names(former, column)):
+                names = FormerNames(epoch, _names_in(former.table, column))
+                column = replace(column, read_as=(*column.read_as, names))
+            columns.append(column)
+        return replace(self, table=replace(self.table, columns=tuple(columns)))
+
+    def _ignored_names(self, former: BoundTable, column: Column) -> Iterator[str]:
+        """The names that a column had not in another version, and that were ignored in records since."""
+        known = _names_in(former.table, column)
+        for name in column.names_in_records:
+            if name not in known and (self.ignored_all or name in self.ignored):
+                yield name
+
+    def _after(
+        self, former: BoundTable, state: str, *, is_read: bool, accepted: Collection[str] = ()
+    ) -> BoundTable:
         """This version, which follows another one. Raises: StateError, as `declared`."""
         if _content(self.table) != _content(former.table):
             if not is_read:
                 found = "further columns, names or types, and a table that is being read from its database"
                 raise StateError(Code.SCHEMA_CHANGED, where=state, found=found)
-            former._refuse_ignored(self, state)
+            self._refuse_ignored(former, state, accepted)
         return replace(self, widths=tuple(sorted({*self.widths, len(self.table.columns)})))
 
     def _columns(self, table: TableSchema) -> Iterator[Column]:
@@ -115,8 +147,8 @@ class BoundTable:
         for own in self.table.columns:
             declared = table.by_name.get(own.name, own)
             has_names = _is_among(own.names_in_records, declared.names_in_records)
-            kept = {"type": own.type, "fill": own.fill, "was": own.was, "is_retired": own.is_retired}
-            yield replace(declared, **kept) if has_names else own
+            kept = replace(declared, type=own.type, fill=own.fill).with_past_of(own)
+            yield kept if has_names else own
         yield from (column for column in table.columns if column.name not in self.table.by_name)
 
     def _refuse_other(self, table: TableSchema, state: str) -> None:
@@ -147,19 +179,15 @@ class BoundTable:
         if list(table.column_names[: len(common)]) != common:
             yield f"columns begin with {', '.join(table.column_names)}, and not with {', '.join(common)}"
 
-    def _refuse_ignored(self, version: BoundTable, state: str) -> None:
+    def _refuse_ignored(self, former: BoundTable, state: str, accepted: Collection[str]) -> None:
         """Raises: StateError(COLUMN_WAS_IGNORED) for a new column or name that earlier records may have had."""
-        for column in version.table.columns:
-            own = self.table.by_name.get(column.name)
-            known = () if own is None else own.names_in_records
-            new = [name for name in column.names_in_records if name not in known]
-            if new and version.ignored_all:
-                found = f"{new[0]!r} of column {column.name}, and records that were read while such fields were ignored"
-            elif named := [name for name in new if name in version.ignored]:
-                found = f"{named[0]!r} of column {column.name}, a field that was ignored"
-            else:
-                continue
-            raise StateError(Code.COLUMN_WAS_IGNORED, where=state, found=found)
+        for column in self.table.columns:
+            for name in self._ignored_names(former, column):
+                if not _is_accepted(name, column, accepted):
+                    why = "and records that were read while such fields were ignored"
+                    why = why if self.ignored_all else "a field that was ignored"
+                    found = f"{name!r} of column {column.name}, {why}"
+                    raise StateError(Code.COLUMN_WAS_IGNORED, where=state, found=found)
 
 
 def _widened(own: Column | None, column: Column, epoch: int) -> Column:
@@ -169,12 +197,18 @@ def _widened(own: Column | None, column: Column, epoch: int) -> Column:
     return replace(column, was=(*own.was, FormerType(epoch, own.type)))
 
 
+def _names_in(table: TableSchema, column: Column) -> tuple[str, ...]:
+    """The names in records that a column has in a version; none if it is not there."""
+    own = table.by_name.get(column.name)
+    return () if own is None else own.names_in_records
+
+
+def _is_accepted(name: str, column: Column, accepted: Collection[str]) -> bool:
+    return name in accepted or column.name in accepted
+
+
 def _content(table: TableSchema) -> list[object]:
     return [(column, column.names_in_records) for column in table.columns]
-
-
-def _names(table: TableSchema) -> set[str]:
-    return {name for column in table.columns for name in column.names_in_records}
 
 
 def _agree(own: Column, declared: Column) -> bool:

@@ -15,7 +15,13 @@ from schemas.formats.protocol import UpstreamFormat
 from schemas.formats.with_registry import RegistryFormat
 from schemas.job import JobDefinition
 from schemas.kinds.projection import plain
-from schemas.kinds.table_changes import TableChange, changes_from_json, widened, widening_refusal
+from schemas.kinds.table_changes import (
+    TableChange,
+    changes_from_json,
+    missing_refusal,
+    widened,
+    widening_refusal,
+)
 from schemas.records import Alter
 from schemas.settings.config import ServiceConfig
 from schemas.table import TableSchema
@@ -49,7 +55,8 @@ def version_of(
 
     def altered(version: BoundTable, changes: Sequence[TableChange]) -> BoundTable:
         after = version.altered(changes, state=state, is_read=is_read, epoch=epoch)
-        if reason := _refusal(config.upstream_format, version.table, after.table, jobs):
+        reason = missing_refusal(changes, jobs)
+        if reason := reason or _refusal(config.upstream_format, version.table, after.table, jobs):
             raise ConfigError(Code.TABLE_INVALID, where=config.table.name, found=reason)
         refuse(version.table, after.table)
         return after

@@ -15,7 +15,14 @@ from dataclasses import dataclass, replace
 from schemas.errors import BackfillError, Code, ConfigError
 from schemas.job import JobDefinition
 from schemas.kinds.lanes import rescale_misfit
-from schemas.kinds.table_changes import TableChange, altered, changes_from_json, in_words, widening_refusal
+from schemas.kinds.table_changes import (
+    TableChange,
+    altered,
+    changes_from_json,
+    in_words,
+    missing_refusal,
+    widening_refusal,
+)
 from schemas.records import Add, Alter, Drop, Lanes, Mutation, Other, Pause, Resume, Stop, Throttle
 from schemas.table import TableSchema
 from state.values.plan import BatchPlan, JobState
@@ -251,7 +258,8 @@ def _refusal(
         wanted = altered(table, changes)
     except ConfigError as error:
         return error.code, f"alter: {error.found}"
-    reason = widening_refusal(table, wanted, (job.definition for job in jobs))
+    definitions = [job.definition for job in jobs]
+    reason = missing_refusal(changes, definitions) or widening_refusal(table, wanted, definitions)
     return None if reason is None else (Code.TABLE_INVALID, f"alter: {reason}")
 
 

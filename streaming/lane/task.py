@@ -82,6 +82,11 @@ class LaneTask:
     record_bytes: Mapping[str, int] = field(default_factory=dict)
     """The maximum bytes of key and value of a record, by output, where its limit is known."""
 
+    @cached_property
+    def read_table(self) -> TableSchema:
+        """The table by the names that its columns have in the batch's records."""
+        return self.table.as_read(self.plan.epoch)
+
     @property
     def transaction_timeout_ms(self) -> int:
         """The time, in milliseconds, after which the broker aborts a lane's transaction."""

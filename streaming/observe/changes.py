@@ -22,6 +22,11 @@ Count = Annotated[int, Field(ge=1), BeforeValidator(_whole)]
 Rows = Annotated[int, Field(ge=0, le=_MAX_LIMIT), BeforeValidator(_whole)]
 
 
+_MISSING = (
+    "Whether earlier records may have had the field, so that rows lack its values until a record comes."
+)
+
+
 class _Request(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -30,6 +35,7 @@ class AddedColumn(_Request):
     """A new column, as below `columns` in a configuration."""
 
     add: dict[str, str | dict[str, Any]] = Field(min_length=1, max_length=1)
+    accept_missing: bool = Field(False, description=_MISSING)
 
 
 class WidenedColumn(_Request):
@@ -48,6 +54,7 @@ class RenamedField(_Request):
     """A new name in records of a column, `{old: new}`."""
 
     rename: dict[str, str] = Field(min_length=1, max_length=1)
+    accept_missing: bool = Field(False, description=_MISSING)
 
 
 class IgnoredField(_Request):

@@ -235,7 +235,8 @@ def _columns_from_json(value: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         _field(fields, "type", str)
         if "fill" not in fields:
             raise _BarrierError("columns: one without its fill")
-        yield name, compact((("type", fields["type"]), ("fill", fields["fill"])))
+        more = (("incomplete", True),) if fields.get("incomplete") is True else ()
+        yield name, compact((("type", fields["type"]), ("fill", fields["fill"]), *more))
 
 
 def _mutation_from_json(value: JsonObject) -> Mutation:

@@ -36,7 +36,7 @@ class AnnouncedColumns:
         self._names = [column.name for column in columns]
         self._wanted: dict[str, list[dict[str, Any]]] = {
             column.name: [
-                {"type": str(kind), "fill": json_literal(in_type(fill, kind))}
+                {**column.announced, "type": str(kind), "fill": json_literal(in_type(fill, kind))}
                 for kind in (column.type, *(former.type for former in column.was))
             ]
             for column, fill in zip(columns, form.fills, strict=True)

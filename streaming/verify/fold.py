@@ -81,7 +81,7 @@ class UpstreamFold:
         self._keys, self._positions, self._findings = keys, positions, findings
         self._rows, self._rows_before = RowBytes(table.columns), rows_before
         self._key_cells = table.key_indices
-        self._names = table.column_names
+        self._columns = table.columns
 
     def __len__(self) -> int:
         return sum(map(len, self._live))
@@ -213,16 +213,17 @@ class UpstreamFold:
             code, found = Code.INSERT_EXISTING_KEY, "INSERT of a present one"
         elif live.row is None:
             code, found = Code.DELETE_MISSING_KEY, "one of an absent key"
-        elif self._rows.same_row(before, live.row):
+        elif self._rows.same_row(before, live.row) or not (names := self._differing(before, live.row)):
             return
         else:
             code = Code.OLD_ROW_MISMATCH
-            found = f"another before in {self._differing(before, live.row)}"
+            found = f"another before in {', '.join(names)}"
         self._object(partition, entry, live, code, found)
 
-    def _differing(self, one: bytes, other: bytes) -> str:
-        pairs = zip(self._names, self._rows.cells(one), self._rows.cells(other), strict=True)
-        return ", ".join(name for name, here, there in pairs if here != there)
+    def _differing(self, one: bytes, other: bytes) -> list[str]:
+        """The columns in which rows differ, without those whose values were not read from all records."""
+        pairs = zip(self._columns, self._rows.cells(one), self._rows.cells(other), strict=True)
+        return [column.name for column, here, there in pairs if here != there and not column.read_as]
 
     def _check_key(self, partition: PartitionHistory, entry: TopicEntry, live: LiveKey, after: bytes) -> None:
         cells = self._rows.cells(after)

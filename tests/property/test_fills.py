@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from io import BytesIO
 from typing import Any
 
@@ -16,6 +17,7 @@ from schemas.formats.append import AppendFormat
 from schemas.formats.debezium import DebeziumFormat
 from schemas.formats.protocol import UpstreamFormat
 from schemas.formats.upsert import UpsertFormat
+from schemas.kinds.columns import FormerNames
 from schemas.kinds.fills import fill_of
 from schemas.table import TableSchema, declare
 from schemas.types import ColumnType, TypeName, Value, json_literal
@@ -26,8 +28,11 @@ from tests.kit.values import TYPES, values_of
 
 ABSENT = object()
 Cells = dict[str, object]
+Found = tuple[Cells, dict[str, Value], dict[str, Value]]
 """By name in records: a text that is a value of column `s`, None for null; ABSENT where the record has no such name."""
 NAMES = {"n": ("n",), "s": ("s", "old s", "älter"), "d": ("renamed",)}
+FORMER_NAMES: dict[str, tuple[str, ...]] = {"n": (), "s": ("old s", "älter"), "d": ("renamed",)}
+"""Those by which columns were read while their newer ones were ignored."""
 SAID: dict[str, list[tuple[Any, Value]]] = {
     "n": [(0, 0), (-5, -5), (None, None)],
     "s": [("", ""), ("x", "x"), (None, None)],
@@ -48,18 +53,20 @@ def table_of(*, key: bool) -> TableSchema:
 
 
 @st.composite
-def rows(draw: st.DrawFn) -> tuple[Cells, dict[str, Value]]:
-    """What a record has under each name, in any order, and what the table has of it."""
+def rows(draw: st.DrawFn) -> Found:
+    """What a record has under each name, in any order, and what the table has of it, now and formerly."""
     cells: Cells = {}
-    expected: dict[str, Value] = {}
+    expected, formerly = dict[str, Value](), dict[str, Value]()
     for column, names in NAMES.items():
-        fill = fill_of(FILLS[column], TABLE.by_name[column].type)
-        expected[column] = fill
+        expected[column] = formerly[column] = fill_of(FILLS[column], TABLE.by_name[column].type)
         for name in reversed(names):
             if draw(st.booleans()):
-                cells[name], expected[column] = draw(st.sampled_from(SAID[column]))
+                cells[name], value = draw(st.sampled_from(SAID[column]))
+                expected[column] = value
+                if name in FORMER_NAMES[column]:
+                    formerly[column] = value
     order = draw(st.permutations(list(cells)))
-    return {name: cells[name] for name in order}, expected
+    return {name: cells[name] for name in order}, expected, formerly
 
 
 TABLE = table_of(key=True)
@@ -80,19 +87,34 @@ def framed(cells: Cells, fields: list[dict[str, Any]], *, left_out: frozenset[st
     return json.dumps({"schema": {"type": "struct", "fields": fields}, "payload": payload}).encode()
 
 
-def expected_rows(found: list[tuple[Cells, dict[str, Value]]]) -> list[dict[str, Value]]:
-    return [{"id": 1, **row} for _, row in found]
+def check(format_: UpstreamFormat, table: TableSchema, records: list[Record], found: list[Found]) -> None:
+    for read, expected in (
+        (table, [now for _, now, _ in found]),
+        (as_formerly(table), [formerly for _, _, formerly in found]),
+    ):
+        changes = changes_of(format_, read, records)
+        own = [
+            dict(zip(table.column_names, row, strict=True))
+            for row in zip(*map(_list, changes.after), strict=True)
+        ]
+        assert own == [{"id": 1, **row} for row in expected]
+        assert differences(format_, read, records) == []
+        assert disagreements(format_, read, records) == []
 
 
-def check(format_: UpstreamFormat, table: TableSchema, records: list[Record], expected: list[Any]) -> None:
-    changes = changes_of(format_, table, records)
-    own = [
-        dict(zip(table.column_names, row, strict=True))
-        for row in zip(*map(_list, changes.after), strict=True)
-    ]
-    assert own == expected
-    assert differences(format_, table, records) == []
-    assert disagreements(format_, table, records) == []
+def as_formerly(table: TableSchema) -> TableSchema:
+    """The table as it was read while newer names were ignored: each of `s` has a place among all of its names."""
+    names = dict(zip(NAMES["s"], table.by_name["s"].names_in_records, strict=True))
+    former = {
+        name: FormerNames(5, tuple(names.get(each, each) for each in those))
+        for name, those in FORMER_NAMES.items()
+        if those != NAMES[name]
+    }
+    columns = (
+        replace(column, read_as=(former[column.name],)) if column.name in former else column
+        for column in table.columns
+    )
+    return replace(table, columns=tuple(columns)).as_read(5)
 
 
 def _list(column: Any) -> list[Any]:
@@ -106,21 +128,21 @@ KEY = b'{"id":1}'
 @pytest.mark.parametrize("with_frame", [False, True], ids=["plain", "framed"])
 def test_rows_in_json(with_frame: bool) -> None:
     found = drawn(rows(), 200)
-    values = [written({"id": 1, **cells}) for cells, _ in found]
+    values = [written({"id": 1, **cells}) for cells, *_ in found]
     if with_frame:
-        fields = [[{"field": "id", "type": "int64"}, *map(field_of, cells)] for cells, _ in found]
+        fields = [[{"field": "id", "type": "int64"}, *map(field_of, cells)] for cells, *_ in found]
         values = [
             framed({"id": 1, **cells}, each, left_out=frozenset(cells) if index % 2 else frozenset())
-            for index, ((cells, _), each) in enumerate(zip(found, fields, strict=True))
+            for index, ((cells, *_), each) in enumerate(zip(found, fields, strict=True))
         ]
-    check(UpsertFormat(), TABLE, [(KEY, value) for value in values], expected_rows(found))
-    check(AppendFormat(), table_of(key=False), [(None, value) for value in values], expected_rows(found))
+    check(UpsertFormat(), TABLE, [(KEY, value) for value in values], found)
+    check(AppendFormat(), table_of(key=False), [(None, value) for value in values], found)
 
 
 @pytest.mark.parametrize("with_frame", [False, True], ids=["plain", "framed"])
 def test_events_in_json(with_frame: bool) -> None:
     found = drawn(rows(), 200)
-    values = [written({"op": "c", "after": {"id": 1, **cells}, "ts_ms": 1}) for cells, _ in found]
+    values = [written({"op": "c", "after": {"id": 1, **cells}, "ts_ms": 1}) for cells, *_ in found]
     if with_frame:
         values = [
             json.dumps(
@@ -138,10 +160,10 @@ def test_events_in_json(with_frame: bool) -> None:
                     "payload": {"op": "c", "after": {"id": 1, **cells}, "ts_ms": 1},
                 }
             ).encode()
-            for cells, _ in found
+            for cells, *_ in found
         ]
     format_ = DebeziumFormat(decimal="string")
-    check(format_, TABLE, [(KEY, value) for value in values], expected_rows(found))
+    check(format_, TABLE, [(KEY, value) for value in values], found)
 
 
 def encoded(schema: dict[str, Any], value: dict[str, Any], schema_id: int) -> bytes:
@@ -158,7 +180,7 @@ def test_rows_by_a_registry() -> None:
     columns["s"]["field"] = ["s", *AVRO_NAMES.values()]
     table = declare({"name": "t", "columns": columns, "primary_key": ["id"]})
     schemas, records, found = [], list[Record](), drawn(rows(), 100)
-    for number, (cells, _) in enumerate(found, 1):
+    for number, (cells, *_) in enumerate(found, 1):
         fields: list[dict[str, Any]] = [{"name": "id", "type": "long"}]
         row: dict[str, Any] = {"id": 1}
         for name, value in cells.items():
@@ -169,7 +191,7 @@ def test_rows_by_a_registry() -> None:
         schemas.append(WriterSchema(number, json.dumps(schema)))
         records.append((encoded(KEY_SCHEMA, {"id": 1}, 1_000), encoded(schema, row, number)))
     known = KnownSchemas((*schemas, WriterSchema(1_000, json.dumps(KEY_SCHEMA))))
-    check(UpsertFormat(encoding="avro-registry").with_schemas(known), table, records, expected_rows(found))
+    check(UpsertFormat(encoding="avro-registry").with_schemas(known), table, records, found)
 
 
 KEY_SCHEMA = {"type": "record", "name": "Key", "fields": [{"name": "id", "type": "long"}]}

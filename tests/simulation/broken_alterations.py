@@ -15,7 +15,7 @@ from state.values.plan import JobState
 from streaming.lane.task import LaneTask
 from streaming.protocol.batches import Batches
 from streaming.source.decoded import AFTER, BEFORE
-from tests.simulation.altering import AddsItself, Altering, GrowingChangelog
+from tests.simulation.altering import AddsItself, Altering, GrowingChangelog, Ignoring
 
 
 class FillsByTheSwitch(Altering):
@@ -36,6 +36,14 @@ class FillsByTheSwitch(Altering):
             if (row[PARTITION], row[OFFSET]) not in changelog.with_c:
                 row.update({half: row[half] and {**row[half], "c": None} for half in (BEFORE, AFTER)})
         return pa.RecordBatch.from_pylist(found, schema=rows.schema)
+
+
+class ReadsWhatWasIgnored(Ignoring):
+    """Lanes read each record by the names of the table, also those that are read again."""
+
+    def lane_rows(self, task: LaneTask, lane: int) -> pa.RecordBatch:
+        table = replace(task.table, columns=tuple(replace(each, read_as=()) for each in task.table.columns))
+        return super().lane_rows(replace(task, table=table), lane)
 
 
 class KeepsTheVersionInMemory(Altering):

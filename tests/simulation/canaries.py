@@ -307,6 +307,12 @@ CANARIES = (
         }.items()
     ),
     Canary(
+        "altered",
+        "records that are read again have what was ignored",
+        altered.ReadsWhatWasIgnored,
+        crashes_of=partial(growing, 6, is_asked=True, is_ignored=True),
+    ),
+    Canary(
         "power", "chunks are not synced", _breaking(storage=reading.UnsyncedChunks), power=True, reading=True
     ),
     *(

@@ -6,7 +6,7 @@ from itertools import islice
 
 import pytest
 
-from tests.simulation.altering import Altering, alterations, growing, play_growing, sent_on
+from tests.simulation.altering import Altering, accepted, alterations, growing, play_growing, sent_on
 from tests.simulation.cases import broken
 from tests.simulation.crashes import ORDERS, play_on
 from tests.simulation.fault_policies import NoFaults
@@ -42,6 +42,13 @@ def test_the_law_holds_after_a_crash_before_many_a_step(order: int) -> None:
     count, found = broken(islice(alterations(ORDERS[order]), order, None, 17))  # `make simulate` plays all
     assert not found, "\n".join(found)
     assert count > 15
+
+
+@pytest.mark.slow
+def test_what_was_ignored_stays_unread_after_a_crash_before_many_a_step() -> None:
+    count, found = broken(islice(accepted(ORDERS[2]), 0, None, 5))
+    assert not found, "\n".join(found)
+    assert count > 30
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
@@ -57,6 +58,14 @@ def command(
     ignore: Annotated[
         list[str] | None, typer.Option(help="Records have a field that is to be no column. May be repeated.")
     ] = None,
+    accept_missing: Annotated[
+        bool,
+        typer.Option(
+            "--accept-missing",
+            help="With --add and --rename: earlier records may have had the field, which was ignored; rows have the "
+            "column's fill until a record comes.",
+        ),
+    ] = False,
     request: RequestOptions,
 ) -> None:
     """Add a column to the table, widen, retire or rename one in records, or ignore a field of theirs.
@@ -66,14 +75,18 @@ def command(
     into the configuration as well.
     """
     changes = (
-        *_added(add or (), fill),
+        *_added(add or (), fill, accept_missing),
         *_widened(widen or ()),
         *map(RetireColumn, retire or ()),
-        *_renamed(rename or ()),
+        *_renamed(rename or (), accept_missing),
         *map(IgnoreField, ignore or ()),
     )
     if not changes:
         raise usage("nothing to alter", "--add, --widen, --retire, --rename or --ignore")
+    if accept_missing and not (add or rename):
+        raise usage(
+            "--accept-missing without --add and --rename", "a column whose earlier values may be missing"
+        )
     served = Served.of(config)
     if served.state_reader.suspended_end() is not None:
         lead_on(served, AlterAndTryAgain(changes), request)
@@ -82,7 +95,7 @@ def command(
     steer(served, Alter(changes_text(changes)), request)
 
 
-def _added(texts: Sequence[str], fill: str | None) -> Iterator[TableChange]:
+def _added(texts: Sequence[str], fill: str | None, accept_missing: bool) -> Iterator[TableChange]:
     if fill is not None and len(texts) != 1:
         raise usage(f"--fill and {len(texts)} --add", "one --add, or the form 'c: {type: int, fill: 0}'")
     for text in texts:
@@ -93,7 +106,7 @@ def _added(texts: Sequence[str], fill: str | None) -> Iterator[TableChange]:
         columns = declared_columns(declared, faults)
         if faults:
             raise ConfigError(Code.TABLE_INVALID, where="--add", found="; ".join(faults))
-        yield from map(AddColumn.of, columns)
+        yield from (replace(AddColumn.of(each), accepts_missing=accept_missing) for each in columns)
 
 
 def _with_fill(declared: object, fill: str) -> dict[str, Any]:
@@ -108,9 +121,9 @@ def _widened(texts: Sequence[str]) -> Iterator[TableChange]:
         yield from (WidenColumn(name, str(kind)) for name, kind in wanted.items())
 
 
-def _renamed(texts: Sequence[str]) -> Iterator[TableChange]:
+def _renamed(texts: Sequence[str], accept_missing: bool) -> Iterator[TableChange]:
     for text in texts:
         old, equals, new = text.partition("=")
         if not (old and equals and new):
             raise usage(f"--rename {text!r}", "the column and its new name in records: old=new")
-        yield RenameField(old, new)
+        yield RenameField(old, new, accept_missing)

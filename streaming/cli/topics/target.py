@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -224,8 +225,9 @@ def _grown(
     config: ServiceConfig, job: JobDefinition, announced: Sequence[tuple[str, str]]
 ) -> tuple[Sequence[Column], RecordForm]:
     """Columns and form of a job's output once its barriers have announced further columns."""
-    new = [AddColumn(*each) for each in announced if each[0] not in config.table.by_name]
-    table = altered(config.table, new)
+    new = {name: json.loads(text) for name, text in announced if name not in config.table.by_name}
+    declared = {name: {"type": each["type"], "fill": each["fill"]} for name, each in new.items()}
+    table = altered(config.table, [AddColumn(name, json.dumps(each)) for name, each in declared.items()])
     job = job.with_all(table)
     if job.format.framed:
         job = OutputSchemas(config.registry, table).found(job)

@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 
@@ -149,7 +150,7 @@ class LaneRunner:
         return source.exchanged(
             Exchange(
                 task.upstream_format,
-                task.table,
+                task.read_table,
                 Routes.of(plan, task.table),
                 ends,
                 plan.headers,
@@ -180,6 +181,7 @@ def _read_directly(
 ) -> pa.RecordBatch:
     """The records of a lane, as the exchange brings them to it. Raises: UnreadError."""
     ranges, format_ = ranges_of(task.plan, begins), task.upstream_format
+    reader = replace(reader, table=task.read_table)
     if task.table.by_partition:
         own = {number: ranges[number] for number in task.upstream_partitions(lane) if number in ranges}
         return reader.decoded(own, format_, watch=watch, headers=task.plan.headers)
@@ -222,7 +224,7 @@ def _lane_work(
 def _decoded(task: LaneTask, found: Iterable[Records], watch: Stopwatch) -> Iterator[pa.RecordBatch]:
     for records in found:
         watch.lap("read")
-        rows = decoded(records, task.upstream_format, task.table)
+        rows = decoded(records, task.upstream_format, task.read_table)
         watch.lap("decode")
         yield rows
     watch.lap("read")

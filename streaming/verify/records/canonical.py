@@ -7,6 +7,7 @@ redelivered are left out, and values that they leave out are filled in from the 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
@@ -16,7 +17,14 @@ from streaming.reading.entries import RecordFault, Source, TopicEntry
 from streaming.reading.records.forms import CHANGE_FORM, RecordForm
 from streaming.reading.records.logs import LogName
 from streaming.reading.values.avro_bytes import OPS, RowCodec
-from streaming.verify.records.recoding import CanonicalReader, CanonicalRecord, Decode, Decoding, in_process
+from streaming.verify.records.recoding import (
+    CanonicalReader,
+    CanonicalRecord,
+    Chunk,
+    Decoded,
+    Decoding,
+    in_process,
+)
 from streaming.verify.records.redelivered import RedeliveryRule, WentBack
 from streaming.verify.records.rows import compose, op_of
 
@@ -36,14 +44,15 @@ def canonical(
     """Sources of a topic by partition, each in canonical form; those that have it already are left as they are."""
     if form == CHANGE_FORM:
         return list(sources)
-    decode = decoding(CanonicalReader(form, columns, key_columns))
+    reader = CanonicalReader(form, columns, key_columns)
+    decode = decoding(reader)
     snapshots: SnapshotRows = {}
     stored: dict[bytes, bytes] = {}
     return [
         CanonicalSource(
             source,
             form,
-            decode,
+            lambda entries: decode(_chunks(entries, reader.ends)),
             PartitionOrder(RowCodec(columns), form, snapshots, stored, partial(on_went_back, number)),
         )
         for number, source in enumerate(sources)
@@ -57,7 +66,7 @@ class CanonicalSource:
         self,
         source: Source,
         form: RecordForm,
-        decode: Decode,
+        decode: Callable[[Iterator[TopicEntry]], Decoded],
         order: PartitionOrder,
     ) -> None:
         self._source, self._form, self._decode, self._order = source, form, decode, order
@@ -74,7 +83,7 @@ class CanonicalSource:
         return self._source.extend()
 
     def _pairs(self) -> Iterator[_Pair]:
-        for entry, record in self._decode(_chunks(self._source.entries())):
+        for entry, record in self._decode(self._source.entries()):
             if record is None:
                 self._order.end_interval(entry)
                 yield entry, entry
@@ -86,17 +95,20 @@ _Pair = tuple[TopicEntry, TopicEntry | None]
 """A record as it came, and in canonical form; None where it is no change."""
 
 
-def _chunks(entries: Iterator[TopicEntry]) -> Iterator[list[TopicEntry]]:
-    """Entries in their order, some at a time; none is empty."""
-    chunk, size = list[TopicEntry](), 0
+def _chunks(entries: Iterator[TopicEntry], ends: Sequence[int]) -> Iterator[Chunk]:
+    """Entries in their order, some at a time; none is empty, and none goes on behind a barrier that is among `ends`."""
+    chunk, size, epoch, left = list[TopicEntry](), 0, 0, deque(ends)
     for entry in entries:
         chunk.append(entry)
         size += len(entry.value or b"")
-        if len(chunk) >= _CHUNK_RECORDS or size >= _CHUNK_BYTES:
-            yield chunk
+        is_end = bool(left) and entry.barrier is not None and int(entry.barrier) >= left[0]
+        if len(chunk) >= _CHUNK_RECORDS or size >= _CHUNK_BYTES or is_end:
+            yield Chunk(chunk, epoch)
             chunk, size = [], 0
+        if is_end:
+            epoch = left.popleft()
     if chunk:
-        yield chunk
+        yield Chunk(chunk, epoch)
 
 
 def _without_tombstones(pairs: Iterator[_Pair]) -> Iterator[_Pair]:

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import replace
+from functools import cache
 from typing import Any, NamedTuple, Self
 
 from schemas.errors import InputError
@@ -53,9 +54,22 @@ class CanonicalReader:
 
     def __init__(self, form: RecordForm, columns: Sequence[Column], key_columns: Sequence[Column]) -> None:
         self._form, self._columns, self._key_columns = form, tuple(columns), tuple(key_columns)
+        self.ends = sorted({former.epoch for column in columns for former in column.read_as})
+        """Barriers at which columns got other names in records."""
+        self._former = dict[int, CanonicalReader]()
         self._reader = reader_of(form, columns, key_columns)
         self._rows, self._keys = RowCodec(columns), RowCodec(key_columns)
         self._has_identity = form.rows_before is not RowImages.NO_IDENTITY
+
+    def behind(self, epoch: int) -> CanonicalReader:
+        """The reader of the records behind a barrier: up to a later one, columns may have had other names."""
+        until = next((last for last in self.ends if epoch < last), None)
+        if until is None:
+            return self
+        if until not in self._former:
+            columns = [column.as_read(until) for column in self._columns]
+            self._former[until] = CanonicalReader(self._form, columns, self._key_columns)
+        return self._former[until]
 
     def for_other_process(self) -> bytes:
         """A pickled copy for another process, without schemas: these have to be sent with the records."""
@@ -85,7 +99,14 @@ class CanonicalReader:
         return CanonicalRecord(own_key, change, None, record.left_out, record.place, record.width)
 
 
-Chunks = Iterator[list[TopicEntry]]
+class Chunk(NamedTuple):
+    """Entries of a partition, and the barrier that stands before them."""
+
+    entries: Sequence[TopicEntry]
+    epoch: int
+
+
+Chunks = Iterator[Chunk]
 Decoded = Iterator[tuple[TopicEntry, CanonicalRecord | None]]
 """Each entry with what it is in canonical form, None for a barrier."""
 Decode = Callable[[Chunks], Decoded]
@@ -97,9 +118,10 @@ def in_process(reader: CanonicalReader) -> Decode:
     """Decodes in this process."""
 
     def decode(chunks: Chunks) -> Decoded:
-        for chunk in chunks:
-            for entry in chunk:
-                yield entry, None if entry.barrier is not None else reader.read(entry.key, entry.value)
+        for entries, epoch in chunks:
+            read = reader.behind(epoch).read
+            for entry in entries:
+                yield entry, None if entry.barrier is not None else read(entry.key, entry.value)
 
     return decode
 
@@ -119,14 +141,15 @@ class Processes:
 
     def in_other_processes(self, reader: CanonicalReader) -> Decode:
         """Decodes there, some chunks ahead of who asks."""
-        pickled = reader.for_other_process()
+        pickled = cache(CanonicalReader.for_other_process)
 
         def decode(chunks: Chunks) -> Decoded:
-            waiting = deque[tuple[list[TopicEntry], Future[list[CanonicalRecord]]]]()
-            for chunk in chunks:
-                pairs = [(entry.key, entry.value) for entry in chunk if entry.barrier is None]
-                future = self._pool.submit(_read, pickled, reader.schemas_of(pairs), pairs)
-                waiting.append((chunk, future))
+            waiting = deque[tuple[Sequence[TopicEntry], Future[list[CanonicalRecord]]]]()
+            for entries, epoch in chunks:
+                pairs = [(entry.key, entry.value) for entry in entries if entry.barrier is None]
+                own = reader.behind(epoch)
+                future = self._pool.submit(_read, pickled(own), own.schemas_of(pairs), pairs)
+                waiting.append((entries, future))
                 if len(waiting) > _AHEAD:
                     yield from _zipped(*waiting.popleft())
             while waiting:
@@ -135,9 +158,9 @@ class Processes:
         return decode
 
 
-def _zipped(chunk: list[TopicEntry], future: Future[list[CanonicalRecord]]) -> Decoded:
+def _zipped(entries: Sequence[TopicEntry], future: Future[list[CanonicalRecord]]) -> Decoded:
     records = iter(future.result())
-    for entry in chunk:
+    for entry in entries:
         yield entry, None if entry.barrier is not None else next(records)
 
 
