@@ -255,6 +255,9 @@ class Status(ApiModel):
     source: SourceStatus
     table: str
     columns: list[str] = Field(description="Of the table, in their order.")
+    incomplete: list[str] = Field(
+        description="Columns whose values in older rows were ignored and are missing."
+    )
     fields: FieldsStatus
     owner: str
     started: float

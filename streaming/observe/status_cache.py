@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from schemas.epoch import unix_ms_from_epoch
 from schemas.records import Barrier
+from schemas.table import Column
 from state.replica import ReplicaFiles
 from state.small_files import SentCount
 from state.values.plan import JobState
@@ -71,7 +72,7 @@ class StatusCache:
     source: SourceStatus
     can_steer: bool = False
     by_partition: bool = False
-    columns: Callable[[], Sequence[str]] = tuple
+    columns: Callable[[], Sequence[Column]] = tuple
     clock: Callable[[], float] = time.time
     steady: Callable[[], float] = time.monotonic
     newest: Callable[[], Sequence[tuple[Barrier | None, int]]] = list
@@ -207,7 +208,8 @@ class StatusCache:
                 upstream=self.upstream,
                 source=self.source.model_copy(update=self._of_source(state)),
                 table=self.table,
-                columns=list(self.columns()),
+                columns=[column.name for column in self.columns()],
+                incomplete=[column.name for column in self.columns() if column.read_as],
                 fields=FieldsStatus.model_validate(self.vitals.fields),
                 owner=self.owner,
                 started=self.started,

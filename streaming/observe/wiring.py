@@ -133,7 +133,7 @@ def _cache_of(service: Service, *, can_steer: bool) -> StatusCache:
         source_of(config),
         can_steer=can_steer,
         by_partition=config.table.by_partition,
-        columns=lambda: service.config.table.column_names,
+        columns=lambda: service.config.table.columns,
     )
     cache.newest = lambda: service.barriers.newest() if service.barriers else []
     storage = Storage(config.state)

@@ -93,7 +93,7 @@ class FedPage:
             clock=lambda: self.wall_s,
             steady=lambda: self.now_s,
         )
-        self.cache.columns = lambda: TABLE.column_names
+        self.cache.columns = lambda: TABLE.columns
         self.cache.disk = lambda _: self.disk
 
     @property

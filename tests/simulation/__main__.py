@@ -24,6 +24,7 @@ from functools import partial
 from itertools import chain, product
 from typing import Any, NamedTuple
 
+import pyarrow as pa
 import structlog
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -54,6 +55,8 @@ from tests.simulation.too_long import long_changes, long_rows
 from tests.simulation.world import Setting
 
 CHUNK = 50
+WAKES = 5
+"""Of hand-overs in long settings each fifth moment is played, for all of them take some hours."""
 
 
 def main() -> int:
@@ -147,7 +150,7 @@ def _other_crashes(piece: tuple[str, int]) -> tuple[int, list[str]]:
 
 def _other_hand_overs(piece: tuple[Callable[[], Setting], int]) -> tuple[int, list[str]]:
     setting_of, stop = piece
-    played = list(handovers.hand_overs(ORDERS[0], [stop], setting_of=setting_of))
+    played = list(handovers.hand_overs(ORDERS[0], [stop], setting_of=setting_of, wakes=WAKES))
     found = [f"stop {stop}, wake {wake}: {wrong[0]}" for _, wake, wrong in played if wrong]
     return len(played), found
 
@@ -256,6 +259,7 @@ def _random(seeds: range) -> Part:
 
 
 def _quiet() -> None:
+    pa.set_cpu_count(1)  # tables of a few rows: handing them to threads costs more than the work
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 
 

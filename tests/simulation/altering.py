@@ -96,19 +96,27 @@ class GrowingChangelog(Changelog):
 
     def read_by(self, table: TableSchema, row: dict[str, object]) -> dict[str, object]:
         """A row as it is decoded for a table."""
-        place, half = (row[PARTITION], row[OFFSET]), row[AFTER]
         if "c" in table.by_name or row[OP] is None:
-            reads = self.ignored is not None and table.by_name.get("c") == WIDE.by_name["c"]
-            if reads and place in (self.ignored or ()) and isinstance(half, dict):
-                return {**row, AFTER: {**half, "c": (self.ignored or {})[place]}}
-            return row
+            return row if self.ignored is None else self._unless_ignored(self.ignored, table, row)
         if self.ignored is not None:
             return {**row, **{half: _narrow(row[half]) for half in (BEFORE, AFTER)}}
+        place = row[PARTITION], row[OFFSET]
         numbers = [half.get("n") for half in (row[BEFORE], row[AFTER]) if isinstance(half, dict)]
         if place in self.with_c or any(n is not None and n >= _FAR for n in numbers):
             found = {"code": Code.SCHEMA_WAITS, "found": new_field_text("c"), "expected": "no such field"}
             return {**row, OP: None, BEFORE: None, AFTER: None, ERROR: found}
         return {**row, **{half: _narrow(row[half]) for half in (BEFORE, AFTER)}}
+
+    def _unless_ignored(
+        self, ignored: Mapping[Place, int | None], table: TableSchema, row: dict[str, object]
+    ) -> dict[str, object]:
+        """A row, with what its record has of the column if that is read by its name."""
+        after, place = row[AFTER], (row[PARTITION], row[OFFSET])
+        is_read = table.by_name.get("c") == WIDE.by_name["c"]
+        found = [c for other, c in ignored.items() if other == place]
+        return (
+            {**row, AFTER: {**after, "c": found[0]}} if is_read and found and isinstance(after, dict) else row
+        )
 
 
 def _narrow(half: object) -> object:
@@ -238,6 +246,7 @@ def growing(
     changelog = GrowingChangelog(upstream, frozenset(with_c), ignored if is_ignored else None)
     if is_ignored:
         asked = changelog.barriers[0][1].barrier
+        assert asked is not None
         version = BoundTable.first(narrowed(table), None).altered(wanted, state="s", epoch=asked.curr)
         table = changelog.table = version.table
     # A compaction of the simulation takes the rows of the changelog, and would hide what the log has.

@@ -50,10 +50,10 @@ def hand_overs(
 ) -> Iterator[tuple[int, int, list[str]]]:
     """Steps of the first before it stops, steps of the second before the first goes on, and what is wrong then.
 
-    Of the moments at which the first goes on every one, or every `wakes`th, is played.
+    Of the moments at which the first goes on every one, or every `wakes`th, is played, other ones for each stop.
     """
     for stop in stops:
-        for wake in count(1, wakes):
+        for wake in count(1 + stop % wakes, wakes):
             played = hand_over(order, stop, wake, instance_type, setting_of)
             if played is None:
                 break

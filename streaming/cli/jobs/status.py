@@ -86,6 +86,7 @@ def command(
             has_replica=keeps,
             reading=reading,
             limits=limits,
+            incomplete=[column.name for column in served.config.table.columns if column.read_as],
             answer=answer,
         )
     if condition.exit_status:
@@ -117,6 +118,7 @@ def _show(
     has_replica: bool,
     reading: str | None = None,
     limits: str | None = None,
+    incomplete: Sequence[str] = (),
     answer: Answer | None = None,
 ) -> None:
     facts = Table.grid(padding=(0, 3))
@@ -139,6 +141,10 @@ def _show(
     )
     if view.copy is not None:
         facts.add_row("copying", _copy_text(view.copy))
+    if incomplete:
+        facts.add_row(
+            "incomplete", f"{', '.join(incomplete)}: values from before they were columns are missing"
+        )
     if reading is not None:
         facts.add_row("reading", reading)
     if limits is not None:
@@ -226,6 +232,7 @@ def _as_dict(
         "reason": answer.reason if answer else None,
         "troubles": list(answer.troubles) if answer else None,
         "undeclared": list(answer.undeclared) if answer else None,
+        "incomplete": [column.name for column in config.table.columns if column.read_as],
         "owner": view.owner,
         "lanes": view.lanes,
         "lanes_set": view.lanes_set,

@@ -146,13 +146,14 @@ function barriersText({ barriers, barrier_topic, barrier_interval_s }) {
 }
 
 // Columns that rows lack, and fields that are no columns.
-function fieldTerms({ lost, never, undeclared, more }) {
+function fieldTerms({ lost, never, undeclared, more }, incomplete) {
   const absent = [...lost, ...never];
   const terms = [];
+  if (incomplete.length) terms.push(["incomplete columns", incomplete.join(", "), "values from before they were columns are missing"]);
   if (absent.length) terms.push(["absent columns", number(absent.length), `in none of the newest rows: ${absent.join(", ")}`, true]);
   if (undeclared.length) {
     const names = undeclared.slice(0, 20).join(", ");
-    terms.push(["not declared", `${number(undeclared.length)}${more ? " and more" : ""}`, `${names}; backfill alter --add 'name: type' or --ignore name`]);
+    terms.push(["not declared", `${number(undeclared.length)}${more ? " and more" : ""}`, `${names}; backfill alter --accept-missing --add 'name: type' or --ignore name`]);
   }
   return terms;
 }
@@ -174,7 +175,7 @@ function showUpstream(now) {
   const old = isOld(now) ? `as of ${moment(now.now - now.look_age_s)}` : "";
   const toRead = lags.length ? `${number(lags.reduce((sum, each) => sum + each, 0))} records` : "not known yet";
   const short = lags.length ? `${toRead} to read${old && ` ${old}`}` : "not looked at yet";
-  const fields = fieldTerms(now.fields);
+  const fields = fieldTerms(now.fields, now.incomplete);
   const isShort = Boolean(margins.length) && least <= 0;
   const terms = [
     ["topic", now.upstream],

@@ -29,7 +29,8 @@ function showTable(now) {
 byId("undeclared-field").addEventListener("change", () => showTable(status));
 byId("undeclared-add").addEventListener("click", () => {
   const name = byId("undeclared-field").value;
-  alterTable({ add: { [name]: byId("undeclared-type").value } }, `column ${name} comes`);
+  // Such a field was ignored so far, or it would not be listed.
+  alterTable({ add: { [name]: byId("undeclared-type").value }, accept_missing: true }, `column ${name} comes, without its values so far,`);
 });
 byId("undeclared-ignore").addEventListener("click", () => {
   const name = byId("undeclared-field").value;

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from schemas.formats.names.lost import FieldsSeen
 from schemas.job import JobDefinition
+from schemas.kinds.columns import FormerNames
 from schemas.records import Add, Alter, Lanes
 from tests.kit.chromium import needs_chromium
 from tests.kit.fed_page import TOKEN, FedPage
@@ -50,7 +52,10 @@ def test_workers_are_set(fed: FedPage, page: Page) -> None:
 
 
 def test_fields_become_columns_or_are_ignored(fed: FedPage, page: Page) -> None:
+    c = replace(TABLE.columns[-1], read_as=(FormerNames(1, ()),))
+    fed.cache.columns = lambda: (*TABLE.columns[:-1], c)
     page.locator("#upstream-fold summary").click()
+    expect(page.locator("#upstream-fold")).to_contain_text(f"incomplete columns{c.name}")
     page.get_by_label("Type of the new column").select_option("int")
     page.get_by_role("button", name="Add column").click()
     expect(page.locator("#undeclared-answer")).to_contain_text("column discount comes")
@@ -58,11 +63,14 @@ def test_fields_become_columns_or_are_ignored(fed: FedPage, page: Page) -> None:
     expect(page.get_by_role("button", name="Add column")).to_be_disabled()
     page.get_by_role("button", name="Ignore").click()
     expect(page.locator("#undeclared-answer")).to_contain_text("field größe is ignored")
-    assert fed.steered == [Alter('[{"add":{"discount":"int"}}]'), Alter('[{"ignore":"gr\\u00f6\\u00dfe"}]')]
+    assert fed.steered == [
+        Alter('[{"add":{"discount":"int"},"accept_missing":true}]'),
+        Alter('[{"ignore":"gr\\u00f6\\u00dfe"}]'),
+    ]
 
 
 def test_a_job_of_another_shape_is_created(fed: FedPage, page: Page) -> None:
-    fed.cache.columns = lambda: TABLE.column_names
+    fed.cache.columns = lambda: TABLE.columns
     page.get_by_role("button", name="New job").click()
     page.get_by_label("Name", exact=True).fill("eu")
     page.get_by_text("Names, masks, key and headers").click()

@@ -11,8 +11,10 @@ import pytest
 from schemas.avro.codec import barrier_header, encode_barrier
 from schemas.errors import Code, InputError
 from schemas.formats.debezium import DebeziumFormat
+from schemas.formats.upsert import UpsertFormat
+from schemas.kinds.columns import FormerNames
 from schemas.records import Barrier, BarrierKind, Change, Drop, Op, Row, VnodeProgress
-from schemas.table import declare
+from schemas.table import TableSchema, declare
 from streaming.reading.records.forms import RecordForm
 from streaming.verify.checker import Checker
 from streaming.verify.findings import Report
@@ -53,14 +55,17 @@ def closing(value: Barrier) -> TopicEntry:
 
 
 def judge(
-    *upstream: list[TopicEntry], output: list[TopicEntry] | None = None, initial: list[Row] | None = None
+    *upstream: list[TopicEntry],
+    output: list[TopicEntry] | None = None,
+    initial: list[Row] | None = None,
+    table: TableSchema = TABLE,
 ) -> Report:
     numbered = [[entry._replace(offset=at) for at, entry in enumerate(entries)] for entries in upstream]
     sources = [ListSource(entries) for entries in numbered]
     rows = pa.Table.from_pylist([dict(zip(TABLE.column_names, row, strict=True)) for row in initial or ()])
     return Checker(
-        TABLE,
-        OutputView(TABLE),
+        table,
+        OutputView(table),
         ("up", sources),
         ("out", [ListSource(output or [barrier(9, 0)])]),
         initial=None if initial is None else InitialTable((0,) * len(sources), [rows]),
@@ -250,3 +255,50 @@ def test_a_record_that_is_no_change_has_the_code_of_its_fault(
         judge(list(source.entries()))
     assert raised.value.code is code
     assert str(raised.value.where) == "up-0@1"
+
+
+EPOCHS = (1 << 16, 2 << 16, 3 << 16)
+
+
+def of_names(names: bytes, value: object) -> bytes:
+    return b'{"note":"a","id":1,"%s":%s}' % (names, str(value).encode())
+
+
+def test_a_column_is_read_by_the_names_that_it_had_before_each_barrier() -> None:
+    columns = tuple(
+        replace(column, field="later", aliases=("n",), read_as=(FormerNames(EPOCHS[1], ("n",)),), fill=7)
+        if column.name == "n"
+        else column
+        for column in TABLE.columns
+    )
+    records = [
+        TopicEntry(0, b'{"id":1}', of_names(b"later", 5)),
+        barrier(EPOCHS[0], 0),
+        TopicEntry(0, b'{"id":1}', of_names(b"n", 6)),
+        TopicEntry(0, b'{"id":1}', of_names(b"later", 8)),
+        barrier(EPOCHS[1], EPOCHS[0]),
+        TopicEntry(0, b'{"id":1}', of_names(b"later", 9)),
+        TopicEntry(0, b'{"id":1}', of_names(b"n", 10)),
+        barrier(EPOCHS[2], EPOCHS[1]),
+    ]
+    form = RecordForm.of(UpsertFormat())
+    [source] = canonical([ListSource(records)], form, columns, TABLE.key_columns)
+    found = [CHANGES.decode(entry.value or b"").after for entry in source.entries() if entry.barrier is None]
+    assert [None if row is None else row[2] for row in found] == [7, 6, 7, 9, 10]
+
+
+def test_a_row_before_may_have_what_was_missing_of_a_column() -> None:
+    stored, said, after = ("a", 1, 7), ("a", 1, 99), ("b", 1, 20)
+    changes = [
+        insert(stored),
+        barrier(EPOCHS[0], 0),
+        change(Op.UPDATE, said, after),
+        barrier(EPOCHS[1], EPOCHS[0]),
+    ]
+    assert judge(changes, output=[barrier(EPOCHS[0], 0)]).counts == {"upstream.OLD_ROW_MISMATCH": 1}
+    columns = tuple(
+        replace(each, read_as=(FormerNames(EPOCHS[0], ()),)) if each.name == "n" else each
+        for each in TABLE.columns
+    )
+    table = replace(TABLE, columns=columns)
+    assert judge(changes, output=[barrier(EPOCHS[0], 0)], table=table).counts == {}
