@@ -118,16 +118,15 @@ def verify_topics(
         _decoding(forms, topics.offsets) as decoding,
     ):
         count.total = topics.offsets
-        # A job that reads the topic has all its records by the names of today.
-        read = replace(table, columns=tuple(replace(each, read_as=()) for each in table.columns))
-        read = read if reads_upstream else table
-        up, out = _sources((upstream, output), topics, forms, read, view, went_back, decoding)
+        as_read = table if not reads_upstream else _by_names_of_today(table)
+        up, out = _sources((upstream, output), topics, forms, as_read, view, went_back, decoding)
         if topics.since is not None and not reads_upstream:
             out = out[0], [FoldedOutput(source, view) for source in out[1]]
         checked = partial(Checker, table, view, up, out, findings, letters, forms[0].rows_before)
         checked = partial(checked, output_form=forms[1], reads_upstream=reads_upstream, from_now=from_now)
-        of_job = checked(has_epochs=barriers[1] is not None, initial=initial)
-        report = of_job.run(require_complete=require_complete)
+        report = checked(has_epochs=barriers[1] is not None, initial=initial).run(
+            require_complete=require_complete
+        )
     return replace(report, seconds=time.monotonic() - started, went_back=tuple(went_back))
 
 
@@ -175,6 +174,11 @@ def verify_job(
         from_now=job.from_now,
         initial=initial,
     )
+
+
+def _by_names_of_today(table: TableSchema) -> TableSchema:
+    """The table as a job that reads the topic has all of its records."""
+    return replace(table, columns=tuple(replace(column, read_as=()) for column in table.columns))
 
 
 def _sources(

@@ -27,6 +27,15 @@ from streaming.cli.jobs.options import RequestOptions
 from streaming.cli.jobs.served import Served
 from streaming.source.barriers.injecting.suspended_requests import AlterAndTryAgain
 
+AcceptMissing = Annotated[
+    bool,
+    typer.Option(
+        "--accept-missing",
+        help="With --add and --rename: earlier records may have had the field, which was ignored; rows have the "
+        "column's fill until a record comes.",
+    ),
+]
+
 
 def command(
     config: ConfigOption = None,
@@ -58,14 +67,7 @@ def command(
     ignore: Annotated[
         list[str] | None, typer.Option(help="Records have a field that is to be no column. May be repeated.")
     ] = None,
-    accept_missing: Annotated[
-        bool,
-        typer.Option(
-            "--accept-missing",
-            help="With --add and --rename: earlier records may have had the field, which was ignored; rows have the "
-            "column's fill until a record comes.",
-        ),
-    ] = False,
+    accept_missing: AcceptMissing = False,
     request: RequestOptions,
 ) -> None:
     """Add a column to the table, widen, retire or rename one in records, or ignore a field of theirs.

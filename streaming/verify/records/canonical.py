@@ -20,9 +20,9 @@ from streaming.reading.values.avro_bytes import OPS, RowCodec
 from streaming.verify.records.recoding import (
     CanonicalReader,
     CanonicalRecord,
-    Chunk,
     Decoded,
     Decoding,
+    EntryChunk,
     in_process,
 )
 from streaming.verify.records.redelivered import RedeliveryRule, WentBack
@@ -95,7 +95,7 @@ _Pair = tuple[TopicEntry, TopicEntry | None]
 """A record as it came, and in canonical form; None where it is no change."""
 
 
-def _chunks(entries: Iterator[TopicEntry], ends: Sequence[int]) -> Iterator[Chunk]:
+def _chunks(entries: Iterator[TopicEntry], ends: Sequence[int]) -> Iterator[EntryChunk]:
     """Entries in their order, some at a time; none is empty, and none goes on behind a barrier that is among `ends`."""
     chunk, size, epoch, left = list[TopicEntry](), 0, 0, deque(ends)
     for entry in entries:
@@ -103,12 +103,12 @@ def _chunks(entries: Iterator[TopicEntry], ends: Sequence[int]) -> Iterator[Chun
         size += len(entry.value or b"")
         is_end = bool(left) and entry.barrier is not None and int(entry.barrier) >= left[0]
         if len(chunk) >= _CHUNK_RECORDS or size >= _CHUNK_BYTES or is_end:
-            yield Chunk(chunk, epoch)
+            yield EntryChunk(chunk, epoch)
             chunk, size = [], 0
         if is_end:
             epoch = left.popleft()
     if chunk:
-        yield Chunk(chunk, epoch)
+        yield EntryChunk(chunk, epoch)
 
 
 def _without_tombstones(pairs: Iterator[_Pair]) -> Iterator[_Pair]:

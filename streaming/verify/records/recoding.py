@@ -99,14 +99,14 @@ class CanonicalReader:
         return CanonicalRecord(own_key, change, None, record.left_out, record.place, record.width)
 
 
-class Chunk(NamedTuple):
+class EntryChunk(NamedTuple):
     """Entries of a partition, and the barrier that stands before them."""
 
     entries: Sequence[TopicEntry]
     epoch: int
 
 
-Chunks = Iterator[Chunk]
+Chunks = Iterator[EntryChunk]
 Decoded = Iterator[tuple[TopicEntry, CanonicalRecord | None]]
 """Each entry with what it is in canonical form, None for a barrier."""
 Decode = Callable[[Chunks], Decoded]
