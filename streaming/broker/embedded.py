@@ -17,7 +17,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -45,9 +44,9 @@ process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@{host}:{controller_port}
 controller.listener.names=CONTROLLER
-listeners=PLAINTEXT://{host}:{port},CONTROLLER://{host}:{controller_port}{further}
-advertised.listeners=PLAINTEXT://{host}:{port}{further}
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT{protocols}
+listeners=PLAINTEXT://{host}:{port},CONTROLLER://{host}:{controller_port}
+advertised.listeners=PLAINTEXT://{host}:{port}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
 log.dirs={data}
 # A mistyped topic name is an error, not a new topic.
 auto.create.topics.enable=false
@@ -75,25 +74,6 @@ num.io.threads=4
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Listener:
-    """A further listener: `protocol` is Kafka's (`SASL_SSL`), `settings` are the broker's for this listener alone.
-
-    Their names lack the prefix `listener.name.<name>.`, which is added.
-    """
-
-    name: str
-    protocol: str
-    settings: Mapping[str, str]
-
-    def properties(self) -> str:
-        """Lines of the broker's properties; line ends and backslashes within a value are escaped."""
-        escaped = {
-            key: value.replace("\\", "\\\\").replace("\n", "\\n") for key, value in self.settings.items()
-        }
-        return "".join(f"listener.name.{self.name.lower()}.{key}={value}\n" for key, value in escaped.items())
-
-
 def log_name(data: Path) -> str:
     """The name of a broker's log file, by the whole path of its folder: folders of one name have different files."""
     digest = blake2b(str(data.resolve()).encode(), digest_size=4).hexdigest()
@@ -105,9 +85,8 @@ class EmbeddedBroker:
 
     `data` is kept when given; otherwise a temporary folder is made and deleted at the end. `port` 0 takes
     a free one, and keeps it for a later `start`. `heap` is the JVM's. `log` is the broker's log file,
-    kept in any case. `listeners` come beside the plain one, each on a free port (see `address`); `settings` are
-    further settings of the broker, `java_options` of its JVM. `recording` is an option by which that
-    records its class archive (`streaming.runtime.java.jars`), in place of using one.
+    kept in any case. `settings` are further settings of the broker. `recording` is an option by which
+    its JVM records its class archive (`streaming.runtime.java.jars`), in place of using one.
     """
 
     def __init__(
@@ -117,9 +96,7 @@ class EmbeddedBroker:
         port: int = 0,
         heap: str = "512m",
         log: Path | None = None,
-        listeners: Sequence[Listener] = (),
         settings: Mapping[str, str] = MappingProxyType({}),
-        java_options: Sequence[str] = (),
         recording: str | None = None,
     ) -> None:
         self._owns_data = data is None
@@ -127,14 +104,8 @@ class EmbeddedBroker:
         self.port = port
         self.heap = heap
         self.log = (log or log_folder() / log_name(self.data)).absolute()
-        self._listeners, self._settings, self._options = listeners, settings, java_options
-        self._recording = recording
-        self._ports: dict[str, int] = {}
+        self._settings, self._recording, self._controller_port = settings, recording, 0
         self._process: subprocess.Popen[bytes] | None = None
-
-    def address(self, listener: str) -> str:
-        """The address of a further listener, once the broker has been started."""
-        return f"{_HOST}:{self._ports[listener]}"
 
     @property
     def bootstrap(self) -> str:
@@ -166,7 +137,7 @@ class EmbeddedBroker:
         if not (self.data / "topics" / "meta.properties").exists():
             self._format(properties, jars, shared)
         classes = self._recording or shared
-        options = [f"-Xmx{self.heap}", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", classes, *self._options]
+        options = [f"-Xmx{self.heap}", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", classes]
         with self.log.open("ab") as output:
             self._process = subprocess.Popen(  # noqa: S603
                 self._java(jars, options, "kafka.Kafka", str(properties)),
@@ -181,19 +152,11 @@ class EmbeddedBroker:
         return self
 
     def _properties(self) -> str:
-        for name in ("CONTROLLER", *(each.name for each in self._listeners)):
-            if name not in self._ports:
-                self._ports[name] = free_port()
+        self._controller_port = self._controller_port or free_port()
         given = _PROPERTIES.format(
-            host=_HOST,
-            port=self.port,
-            controller_port=self._ports["CONTROLLER"],
-            data=self.data / "topics",
-            further="".join(f",{each.name}://{self.address(each.name)}" for each in self._listeners),
-            protocols="".join(f",{each.name}:{each.protocol}" for each in self._listeners),
+            host=_HOST, port=self.port, controller_port=self._controller_port, data=self.data / "topics"
         )
-        own = "".join(f"{key}={value}\n" for key, value in self._settings.items())
-        return given + own + "".join(each.properties() for each in self._listeners)
+        return given + "".join(f"{key}={value}\n" for key, value in self._settings.items())
 
     def stop(self) -> None:
         """End the broker cleanly, by force after a minute; delete a temporary data folder. May be repeated."""

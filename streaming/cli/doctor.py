@@ -15,10 +15,9 @@ from schemas.errors import ConfigError
 from streaming.cli.configuration import ConfigArgument, ConfigOption, JsonOption, required_config
 from streaming.kafka.clients import KafkaSettings
 from streaming.runtime import logs
-from streaming.service.checks.findings import Finding, Grade, worst
 from streaming.service.checks.listed import look
-from streaming.service.checks.surroundings import Surroundings
-from streaming.service.columns.left_out import load
+from streaming.service.checks.surroundings import Finding, Grade, Surroundings, worst
+from streaming.service.left_out_columns import load
 
 _WAIT_S = 5.0
 _STYLES = {

@@ -22,8 +22,8 @@ from streaming.control.state_view import StateReader
 from streaming.lane.before import rows_name
 from streaming.lane.before.folder import rows_root
 from streaming.protocol.lanes.attempts import transactional_id
-from streaming.registry.book import subjects
-from streaming.service.columns.left_out import load
+from streaming.registry.client import subjects
+from streaming.service.left_out_columns import load
 from streaming.source.barriers.injecting.injector import injector_id
 
 

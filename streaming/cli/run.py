@@ -101,7 +101,7 @@ def _serve(file: Path, options: RunOptions, *, take_over: bool = False, rebuilds
         from streaming.service.bootstrap import hosted_service
         from streaming.service.checks.listed import Part, require
         from streaming.service.checks.surroundings import Surroundings
-        from streaming.service.columns.left_out import load
+        from streaming.service.left_out_columns import load
 
         settings, skipped = load(file), places(options.skip_record)
         if settings.kafka.bootstrap is None:  # the embedded broker is Java, too

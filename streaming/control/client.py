@@ -30,12 +30,13 @@ from streaming.kafka.consumer import RangeReader, located
 from streaming.kafka.errors import translated
 from streaming.source.barriers.injecting.control_requests import (
     ControlRequest,
+    SuspendedAction,
     decode_request,
     encode_request,
+    encode_suspended,
 )
 from streaming.source.barriers.injecting.control_topic import claim_on, create_control_topic
 from streaming.source.barriers.injecting.injector import injector_id
-from streaming.source.barriers.injecting.suspended_requests import SuspendedAction, encode_suspended
 
 _POLL_S = 0.1
 _T = TypeVar("_T")

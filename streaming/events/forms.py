@@ -21,8 +21,7 @@ from schemas.table import TableSchema
 from schemas.types import TypeName
 from streaming.events.debezium import AvroDebeziumEvents, JsonDebeziumEvents, connector_schemas
 from streaming.events.encoders import EventEncoder, append_events, change_events, numbered, upsert_events
-from streaming.registry.book import subjects
-from streaming.registry.client import Registry
+from streaming.registry.client import Registry, subjects
 
 
 class EventForm(StrEnum):

@@ -14,8 +14,7 @@ from schemas.errors import BackfillError, Code, EnvironmentProblem, Fenced, Inpu
 from schemas.faults import nearest
 from schemas.settings.security import OAuth
 from streaming.kafka.clients import KafkaSettings
-from streaming.kafka.security import why_no_handshake
-from streaming.kafka.tokens import why_no_token
+from streaming.kafka.security import why_no_handshake, why_no_token
 
 LEADER_MOVES = frozenset(
     {
@@ -190,3 +189,18 @@ def is_refusal(error: KafkaError) -> bool:
 def is_missing(error: KafkaError) -> bool:
     """True if the topic or partition is missing (or new: its leader is still to be chosen)."""
     return error.code() in _MISSING or error.code() == KafkaError.LEADER_NOT_AVAILABLE
+
+
+class ErrorWatch:
+    """Error callback of a client (`error_cb`), which has the reason of a failed connection before a call times out.
+
+    A refused login is reported only here; the call itself would time out with a transport error. `poll` serves it.
+    """
+
+    def __init__(self) -> None:
+        self.refused: KafkaError | None = None
+
+    def __call__(self, error: KafkaError) -> None:
+        """Called by librdkafka with each error; keeps a refused login or right."""
+        if is_refusal(error):
+            self.refused = error

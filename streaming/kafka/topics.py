@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from schemas.errors import Code, EnvironmentProblem, TopicError
 from streaming.kafka.clients import KafkaSettings
-from streaming.kafka.errors import LEADER_MOVES, is_missing, is_refusal, topic_missing, translate, translated
+from streaming.kafka.errors import LEADER_MOVES, ErrorWatch, is_missing, topic_missing, translate, translated
 from streaming.kafka.security import why_no_handshake
 
 _EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]  # ships without annotations
@@ -35,21 +35,6 @@ PartitionId = tuple[str, int]
 """A topic and one of its partitions."""
 
 Answer = TypeVar("Answer")
-
-
-class ErrorWatch:
-    """Error callback of a client (`error_cb`), which has the reason of a failed connection before a call times out.
-
-    A refused login is reported only here; the call itself would time out with a transport error. `poll` serves it.
-    """
-
-    def __init__(self) -> None:
-        self.refused: KafkaError | None = None
-
-    def __call__(self, error: KafkaError) -> None:
-        """Called by librdkafka with each error; keeps a refused login or right."""
-        if is_refusal(error):
-            self.refused = error
 
 
 def admin(settings: KafkaSettings) -> AdminClient:
@@ -74,9 +59,8 @@ def admin(settings: KafkaSettings) -> AdminClient:
 
 def _refused_by_tls(settings: KafkaSettings) -> KafkaError | None:
     """A broker that refuses this client's certificate just closes the connection (TLS 1.3), as if it were not there."""
-    if settings.security.encrypted and why_no_handshake(settings.bootstrap, settings.security):
-        return KafkaError(KafkaError._SSL)
-    return None
+    is_refused = settings.security.encrypted and why_no_handshake(settings.bootstrap, settings.security)
+    return KafkaError(KafkaError._SSL) if is_refused else None
 
 
 def _partitions(client: AdminClient, topic: str, settings: KafkaSettings) -> Mapping[int, PartitionMetadata]:
@@ -159,6 +143,23 @@ def create_topic(
         )
 
 
+def delete_topics(settings: KafkaSettings, topics: Sequence[str]) -> tuple[str, ...]:
+    """Delete those of the topics that are there, with all their records, and return them. On request of a person.
+
+    Raises: EnvironmentProblem, AUTH_FAILED without the right Delete; topics before the one that is named are gone then.
+    """
+    client = admin(settings)
+    there = tuple(each for each in topics if partitions_of(settings, each, client=client) is not None)
+    answers = client.delete_topics(list(there), operation_timeout=settings.wait_s) if there else {}
+    for topic, answer in answers.items():
+        try:
+            answered(answer, settings)
+        except KafkaException as raised:
+            if raised.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise translate(raised.args[0], settings, what=topic) from None
+    return there
+
+
 def _not_created(wanted: NewTopic, error: KafkaError) -> TopicError:
     copies = "" if wanted.replication_factor < 0 else f", replication factor {wanted.replication_factor}"
     return TopicError(
@@ -169,7 +170,7 @@ def _not_created(wanted: NewTopic, error: KafkaError) -> TopicError:
     )
 
 
-def _await_leaders(client: AdminClient, topic: str, settings: KafkaSettings, least: int = 1) -> int:
+def _await_leaders(client: AdminClient, topic: str, settings: KafkaSettings, least: int) -> int:
     """Wait for the leaders: a new topic is known to the controller first and to clients a little later."""
     deadline = time.monotonic() + settings.wait_s
     while True:
@@ -252,7 +253,6 @@ def watermarks(
     count = len(_partitions(client, topic, settings))
     if not count:
         raise missing_topic(settings, topic, client)
-
     partition_ids = [(topic, partition) for partition in range(count)]
 
     def ask() -> tuple[Watermarks, ...]:

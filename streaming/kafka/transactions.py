@@ -18,8 +18,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from schemas.errors import Code, EnvironmentProblem, Fenced, OutcomeUnknown
 from streaming.kafka.clients import TRANSACTION_TIMEOUT_MS, KafkaSettings
-from streaming.kafka.errors import translate, translated
-from streaming.kafka.topics import ErrorWatch
+from streaming.kafka.errors import ErrorWatch, translate, translated
 
 _RETRY_PAUSE_S = 0.05
 

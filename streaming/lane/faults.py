@@ -1,6 +1,6 @@
 """Invalid upstream records: detection is columnar, reports are one by one.
 
-Those that are no records of the upstream's format were found when they were decoded (`streaming.source.raw.decoding`).
+Those that are no records of the upstream's format were found when they were decoded (`streaming.source.decoded`).
 Checked here is what the contract forbids in every format: limits, marks of barriers, which images a change has, what a
 value may be, which key an UPDATE keeps, and a record key that is another than its row's, where the decoder does not
 compare them.

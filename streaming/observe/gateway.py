@@ -25,7 +25,7 @@ from streaming.observe.problems import unknown_job
 from streaming.observe.status_cache import StatusCache
 from streaming.registry.outputs import OutputSchemas
 from streaming.sink.protocol import SinkOf
-from streaming.source.barriers.injecting.suspended_requests import (
+from streaming.source.barriers.injecting.control_requests import (
     AlterAndTryAgain,
     DropAndTryAgain,
     SuspendedAction,

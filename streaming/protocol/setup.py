@@ -17,12 +17,12 @@ from streaming.protocol.lanes.redelivery import LogResets
 from streaming.protocol.lanes.runner import LaneRunner
 from streaming.protocol.recovery.forward import Forward
 from streaming.protocol.table_read import ReadsTable
-from streaming.registry.book import SchemaBook
+from streaming.registry.client import SchemaBook
 from streaming.registry.outputs import Registering
 from streaming.runtime.timing import monotonic_ms
 from streaming.sink.dead_letters import ReadLetters, WriteEarlyLetters
 from streaming.sink.protocol import SinkOf
-from streaming.source.logged import LoggedRecords
+from streaming.source.direct_read import LoggedRecords
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,8 +22,7 @@ from schemas.settings.registry import RegistryConfig
 from schemas.table import TableSchema
 from state.journal import Entry
 from state.values.job_state import JobState
-from streaming.registry.book import subjects
-from streaming.registry.client import Registry, incompatible
+from streaming.registry.client import Registry, incompatible, subjects
 
 log = structlog.get_logger(__name__)
 

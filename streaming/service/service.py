@@ -48,25 +48,20 @@ from streaming.protocol.lanes.attempts import transactional_id
 from streaming.protocol.lanes.redelivery import LogResets
 from streaming.protocol.micro_batches import MicroBatches, Stream, stream_ended
 from streaming.protocol.report import BatchReport, Observer, Observers
-from streaming.registry.book import AskedSchemas
-from streaming.registry.client import Registry
+from streaming.registry.client import AskedSchemas, Registry
 from streaming.runtime import failpoints
 from streaming.runtime.leftovers import sweep_rows
 from streaming.runtime.session import JVM_GONE, is_alive
-from streaming.service.checks.state import set_torn_aside
+from streaming.service.checks.state import are_complete, check_jobs, refuse_nothing_to_do, set_torn_aside
 from streaming.service.initial.copying import Copying, OnCopied, SparkWorkers
-from streaming.service.job_checks import are_complete, check_jobs, refuse_nothing_to_do
 from streaming.service.presence import Presence, instance_name, noting_fenced
-from streaming.service.restart_policy import LIMIT_S, RestartPolicy, broker_answers
 from streaming.service.startup import Owned, Startup, owner
-from streaming.service.suspended.control_reader import KafkaRequests
-from streaming.service.suspended.decisions import Decisions
-from streaming.service.suspended.suspension import Suspension
-from streaming.service.suspended.table_faults import TableFaults
+from streaming.service.suspension import Decisions, Suspension, TableFaults
+from streaming.service.trouble import LIMIT_S, RestartPolicy, SparkWatch, UpstreamWatch, broker_answers
 from streaming.service.vitals import Vitals
-from streaming.service.watches import SparkWatch, UpstreamWatch
+from streaming.source.barriers.injecting.control_topic import KafkaRequests
 from streaming.source.barriers.source import BarrierSource
-from streaming.source.fields.newest_rows import NewestRows
+from streaming.source.newest_rows import NewestRows
 from streaming.source.upstream_checks import UpstreamGuard
 
 OnBatch = Callable[[BatchReport], None]
@@ -144,7 +139,7 @@ class Service:
         self._stop.set()
 
     def run(self) -> None:
-        """Run until stopped, through transient trouble (`streaming.service.restart_policy`).
+        """Run until stopped, through transient trouble (`streaming.service.trouble`).
 
         Raises: the BackfillError that ended it; the next start continues from the state.
         """

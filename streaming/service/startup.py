@@ -34,28 +34,24 @@ from streaming.protocol.lanes.attempts import transactional_id
 from streaming.protocol.lanes.runner import LaneRunner
 from streaming.protocol.recovery.forward import Forward
 from streaming.protocol.setup import BatchSetup
-from streaming.registry.book import SchemaBook
-from streaming.registry.client import Registry
+from streaming.registry.client import Registry, SchemaBook
 from streaming.registry.outputs import OutputSchemas, Registering
 from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint
 from streaming.service.checks.listed import Part, require
 from streaming.service.checks.surroundings import Surroundings
-from streaming.service.columns.lost_columns import LostColumns
-from streaming.service.columns.new_columns import NewColumns
-from streaming.service.suspended.decisions import Decisions
+from streaming.service.columns import LostColumns, NewColumns
+from streaming.service.suspension import Decisions
 from streaming.sink.dead_letters import read_letters
 from streaming.sink.kafka import TableLetters
 from streaming.sink.kafka_reader import begins as first_barriers
 from streaming.sink.kinds import Sinks
+from streaming.source.barriers.found import newest_barrier
 from streaming.source.barriers.kinds import barrier_source
-from streaming.source.barriers.last import newest_barrier
 from streaming.source.barriers.source import BarrierSetup, BarrierSource
-from streaming.source.direct_read import DirectReader
-from streaming.source.gaps import Gaps
+from streaming.source.direct_read import DirectReader, LoggedRecords, QuietIntervals
 from streaming.source.kafka import UpstreamSource
-from streaming.source.logged import LoggedRecords
-from streaming.source.quiet import QuietIntervals
+from streaming.source.retention import Gaps
 from streaming.source.upstream_checks import UpstreamIdentity, binding
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The columns of decoded upstream records, as lanes get them; `check_decoded` checks a lane's input against them.
+"""Decodes raw records to columns, with an error for each record that is invalid; `check_decoded` checks a lane's input.
 
     PARTITION, OFFSET    where it stands
     KEY                  its key as it came
@@ -14,23 +14,31 @@
     POSITION             where the change stands in its database's log, see `schemas.codec.log_positions`;
                          only of formats that have it
     TRANSACTION          see `state.columns`, or the lower 32 bits of it; only of formats that have it
-    HEADERS              those that jobs pass on, see `streaming.source.raw.records`; only where jobs do
+    HEADERS              those that jobs pass on, see `streaming.source.records`; only where jobs do
 
 Nullability is not declared: the lane looks at the values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from schemas.codec.log_positions import POSITION_TYPE
 from schemas.codec.results import row_type
-from schemas.formats.protocol import UpstreamFormat
+from schemas.errors import Code, InputError
+from schemas.formats.protocol import Images, UpstreamFormat
 from schemas.table import TableSchema
 from state.columns import BEFORE_HASH, OFFSET, OP, PARTITION, TRANSACTION, VNODE
-from streaming.source.raw.records import HEADERS_FIELD, TIME_FIELD
+from state.vnode import row_hashes
+from streaming.source.records import HEADERS_FIELD, TIME_FIELD, NamedSchemas, Records
+from streaming.source.routes import vnodes_of
 
 KEY, SIZE, BEFORE, AFTER = "_bf_key", "_bf_size", "_bf_before", "_bf_after"
 ERROR, AWAITED = "_bf_error", "_bf_awaited"
@@ -118,3 +126,133 @@ def _columns(schema: pa.Schema) -> Iterator[tuple[str, pa.DataType]]:
             yield from ((f"{field.name}.{each.name}", each.type) for each in field.type)
         else:
             yield field.name, field.type
+
+
+Bools = npt.NDArray[np.bool_]
+_CONTENT = (OP, BEFORE, AFTER, UNCHANGED, POSITION, TRANSACTION, ERROR)
+"""Columns that follow from key and value."""
+
+
+@dataclass
+class RecordDecoder:
+    """Decodes records of one table and format. For one thread."""
+
+    format: UpstreamFormat
+    table: TableSchema
+
+    def __post_init__(self) -> None:
+        table, format_ = self.table, self.format
+        self.schema = decoded_schema_of(format_, table)
+        self._content = pa.schema([each for each in self.schema if each.name in _CONTENT])
+        self._decoder = format_.decoder(table.columns, table.key_columns)
+
+    def decoded(self, records: Records, vnodes: pa.Int32Array) -> pa.RecordBatch:
+        """The records in their order, in the columns of `schema`. `vnodes` as in `routes.Vnodes`."""
+        marked, count = records.marked.to_numpy(zero_copy_only=False), len(records.marked)
+        awaited = self._awaited(records)
+        awaits = awaited.is_valid().to_numpy(zero_copy_only=False)
+        own = {
+            PARTITION: records.partitions,
+            OFFSET: records.offsets,
+            KEY: records.keys,
+            SIZE: records.sizes,
+            VNODE: vnodes,
+            AWAITED: awaited,
+        }
+        content = self._read_plain(records, ~(marked | awaits))
+        own |= dict(zip(self._content.names, content.columns, strict=True))
+        if marked.any() or awaits.any():
+            others = pa.array(np.where(marked, np.int8(MARKED), np.int8(AWAITS)))
+            own[OP] = pc.if_else(pa.array(marked | awaits), others, own[OP])
+        own[BEFORE_HASH] = self._before_hashes(own[BEFORE], count)
+        schema = self.schema
+        more = records.headers is not None, records.times is not None
+        if any(more):
+            own |= {HEADERS: records.headers, TIME: records.times}
+            schema = with_more(schema, headers=more[0], times=more[1])
+        return pa.RecordBatch.from_arrays([own[each.name] for each in schema], schema=schema)
+
+    def _awaited(self, records: Records) -> pa.ListArray:
+        """The ids that the registry has not been asked for, of each record that has some; else null."""
+        framed, count = self.format.framed, len(records.keys)
+        named = [
+            NamedSchemas.of(half)
+            for half, is_framed in ((records.keys, framed.key), (records.values, framed.value))
+            if is_framed
+        ]
+        unanswered = self.format.known.unanswered(schema_id for each in named for schema_id in each.distinct)
+        kind = self.schema.field(AWAITED).type
+        if not unanswered:
+            return pa.nulls(count, kind)
+        ids = np.stack([np.where(each.within(unanswered), each.ids, -1) for each in named], axis=1)
+        lists = [[int(each) for each in row if each >= 0] or None for row in ids]
+        return pa.array(lists, kind)
+
+    def _read_plain(self, records: Records, plain: Bools) -> pa.RecordBatch:
+        """The content of the records that are `plain`, with nulls at the others."""
+        if plain.all():
+            return self._read(records.keys, records.values)
+        wanted = pa.array(plain)
+        found = self._read(records.keys.filter(wanted), records.values.filter(wanted))
+        return found.take(pa.array(np.cumsum(plain) - 1, mask=~plain))
+
+    def _read(self, keys: pa.BinaryArray, values: pa.BinaryArray) -> pa.RecordBatch:
+        count = len(keys)
+        without = np.zeros(count, np.bool_) if self.format.may_be_null else _nulls(values)
+        if without.any():
+            rest = pa.array(~without)
+            found = self._read(keys.filter(rest), values.filter(rest))
+            rows = found.take(pa.array(np.cumsum(~without) - 1, mask=without))
+            tombstone = InputError(Code.TOMBSTONE_UNSUPPORTED, found="a record without a value")
+            errors = _errors(dict.fromkeys(np.flatnonzero(without).tolist(), tombstone), count)
+            own = {ERROR: pc.coalesce(errors, rows.column(ERROR))}
+            arrays = [own.get(name, rows.column(name)) for name in rows.schema.names]
+            return pa.RecordBatch.from_arrays(arrays, schema=self._content)
+        decoded = self._decoder.decode(keys, values)
+        columns = {
+            OP: decoded.ops,
+            BEFORE: decoded.before,
+            AFTER: decoded.after,
+            UNCHANGED: decoded.unchanged,
+            POSITION: decoded.positions,
+            TRANSACTION: decoded.transactions,
+            ERROR: _errors(decoded.errors, count),
+        }
+        arrays = [_or_nulls(columns[each.name], each.type, count) for each in self._content]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._content)
+
+    def _before_hashes(self, before: pa.StructArray, count: int) -> pa.Int64Array:
+        if self.format.images is not Images.FULL:
+            return pa.nulls(count, pa.int64())
+        hashed = self.table.hashed_columns
+        hashes = row_hashes([pc.struct_field(before, column.name) for column in hashed], hashed)
+        return pa.array(hashes, mask=~before.is_valid().to_numpy(zero_copy_only=False))
+
+
+def _errors(errors: Mapping[int, InputError], count: int) -> pa.StructArray:
+    """The column of errors: code, what was found, what was expected."""
+    if not errors:
+        return pa.nulls(count, ERROR_TYPE)
+    names = [each.name for each in ERROR_TYPE]
+    texts = {row: (each.code.value, each.found, each.expected) for row, each in errors.items()}
+    found = [dict(zip(names, texts[row], strict=True)) if row in texts else None for row in range(count)]
+    return pa.array(found, ERROR_TYPE)
+
+
+def _nulls(values: pa.BinaryArray) -> Bools:
+    return np.asarray(values.is_null().to_numpy(zero_copy_only=False), np.bool_)
+
+
+def _or_nulls(column: pa.Array | None, kind: pa.DataType, count: int) -> pa.Array:
+    return pa.nulls(count, kind) if column is None else column
+
+
+@lru_cache(maxsize=1)
+def decoder_of(format_: UpstreamFormat, table: TableSchema) -> RecordDecoder:
+    """The decoder of a format and table; that of the last call is kept."""
+    return RecordDecoder(format_, table)
+
+
+def decoded(records: Records, format_: UpstreamFormat, table: TableSchema) -> pa.RecordBatch:
+    """The records in their order, decoded."""
+    return decoder_of(format_, table).decoded(records, vnodes_of(format_, table).of(records).numbers)

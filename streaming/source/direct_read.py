@@ -1,4 +1,4 @@
-"""Records that a lane reads from the topic itself, without Spark.
+"""Reads of the topic without Spark: by lanes themselves, for quiet intervals, and for the order of databases' logs.
 
 Spark takes some hundred milliseconds to plan, exchange and start a query, whatever it brings; a few thousand records
 are read and decoded in a tenth of that. Each lane reads the keys of all of them, and decodes those that are its own.
@@ -6,26 +6,31 @@ are read and decoded in a tenth of that. Each lane reads the keys of all of them
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from confluent_kafka import Message
 
+from schemas.codec.log_positions import positions_in
 from schemas.errors import BackfillError
-from schemas.formats.protocol import UpstreamFormat
-from schemas.records import BARRIER_HEADER
+from schemas.formats.protocol import KeyEncoder, UpstreamFormat
+from schemas.formats.registry import DEFAULT
+from schemas.records import BARRIER_HEADER, Op, RecordId
 from schemas.table import TableSchema
+from state.columns import OFFSET, OP, PARTITION
 from state.values.aligned import padded
 from state.values.plan import BatchPlan
+from streaming.core.planning import markers_of
+from streaming.core.redelivery import Logged
 from streaming.kafka.clients import KafkaSettings
-from streaming.kafka.consumer import RangeReader
+from streaming.kafka.consumer import RangeReader, header_of, located
 from streaming.runtime.timing import Stopwatch
-from streaming.source.raw.decoding import decoder_of
-from streaming.source.raw.record_vnodes import vnodes_of
-from streaming.source.raw.records import RawRecord, Records
-from streaming.source.routes import Routes
+from streaming.source.decoded import AFTER, BEFORE, POSITION, RecordDecoder, decoder_of
+from streaming.source.records import RawRecord, Records
+from streaming.source.routes import Routes, vnodes_of
 
 _WAIT_S = 5.0
 """The time, in seconds, to wait for existing records. Spark waits longer, and its error says what is wrong."""
@@ -121,3 +126,97 @@ def ranges_of(plan: BatchPlan, begins: Sequence[int] = ()) -> dict[int, tuple[in
 def _reader_of(kafka: KafkaSettings) -> RangeReader:
     """Kept open: a worker has one task at a time, and reads the same topic batch after batch."""
     return RangeReader(replace(kafka, wait_s=min(kafka.wait_s, _WAIT_S)), **{"fetch.wait.max.ms": 5})
+
+
+_MOST_OFFSETS = 4
+"""The maximum mean number of offsets in a partition: a barrier, the marker of its transaction, and the same once more.
+With more there are records among them, most likely, and looking is in vain."""
+
+
+class QuietIntervals:
+    """Checks of one upstream topic. `begins` are the first offsets that are read, where they are not its first ones.
+
+    For one thread. It keeps a consumer open for its whole life.
+    """
+
+    def __init__(self, kafka: KafkaSettings, topic: str, begins: Sequence[int] = ()) -> None:
+        self._kafka, self._topic, self._begins = kafka, topic, tuple(begins)
+        self._reader: RangeReader | None = None
+
+    def is_quiet(self, plan: BatchPlan) -> bool:
+        """True if the batch's own records are only its barriers' markers and records that the plan skips.
+
+        False wherever that is not certain, a broker that does not answer and lost records included: what reads the
+        records for the lanes says what is wrong.
+        """
+        ranges, markers = ranges_of(plan, self._begins), markers_of(plan)
+        if sum(end - start for start, end in ranges.values()) > _MOST_OFFSETS * len(plan.first_offsets):
+            return False
+        try:
+            return all(_is_nothing(message, plan, markers) for message in self._read(ranges))
+        except BackfillError:
+            self._close()
+            return False
+
+    def _read(self, ranges: dict[int, tuple[int, int]]) -> list[Message]:
+        if not ranges:
+            return []
+        if self._reader is None:
+            self._reader = RangeReader(self._kafka, **{"fetch.wait.max.ms": 5})
+        return [message for chunk in self._reader.read(self._topic, ranges) for message in chunk]
+
+    def _close(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
+
+def _is_nothing(message: Message, plan: BatchPlan, markers: frozenset[RecordId]) -> bool:
+    """True if a lane ignores it: skipped by the plan, or the marker of a barrier of it (`streaming.lane.changes`)."""
+    place = located(message)
+    if place in plan.skipped:
+        return True
+    is_marker = header_of(message, BARRIER_HEADER) is not None and message.key() is None
+    return is_marker and place in markers
+
+
+@dataclass(frozen=True)
+class LoggedRecords:
+    """A reader of the topic of one table. `holds_barriers`: some records are barriers, which are left out."""
+
+    kafka: KafkaSettings
+    topic: str
+    table: TableSchema
+    holds_barriers: bool
+
+    def read(
+        self, ranges: Mapping[int, tuple[int, int]], format_: UpstreamFormat, skipped: Set[RecordId]
+    ) -> Iterator[Logged]:
+        """The committed records in these offsets [first, end), each partition's in order, without those `skipped`.
+
+        Raises: EnvironmentProblem, DataLost as `RangeReader.read`.
+        """
+        decoder, encoder = RecordDecoder(format_, self.table), DEFAULT.keys(self.table.key_columns)
+        assert encoder is not None
+        with RangeReader(self.kafka) as reader:
+            for chunk in reader.read(self.topic, ranges):
+                found = [each for each in chunk if located(each) not in skipped]
+                records = Records.of([raw_record(each, self.holds_barriers) for each in found])
+                batch = decoder.decoded(records, pa.nulls(len(found), pa.int32()))
+                yield from logged_in(batch, self.table.primary_key, encoder)
+
+
+def logged_in(batch: pa.RecordBatch, key_names: Sequence[str], encoder: KeyEncoder) -> Iterator[Logged]:
+    """The judged part of decoded records (`streaming.source.decoded`), for changes only, in their order."""
+    batch = batch.filter(pc.greater_equal(batch[OP], 0))
+    before, after = batch[BEFORE], batch[AFTER]
+    rows = pc.if_else(after.is_valid(), after, before)
+    keys = encoder([pc.struct_field(rows, name) for name in key_names])
+    yield from map(
+        Logged,
+        batch[PARTITION].to_pylist(),
+        batch[OFFSET].to_pylist(),
+        map(bytes, keys.to_pylist()),
+        map(Op, batch[OP].to_pylist()),
+        positions_in(batch[POSITION]),
+    )

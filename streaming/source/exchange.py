@@ -7,13 +7,18 @@ and sorts these few rows, and the lanes open them as columns again.
 Where a lane's records have to be in order, blocks are cut at the ends of intervals. A partition's records come in the
 order of their offsets, so blocks in the order of interval, partition and first offset hold their records in order.
 Where a key may come from several partitions the partitions of an interval go on side by side, by the times of records.
+
+Each lane has a number that Spark's hash partitioning sends to the partition of the lane's number. Repartitioning by the
+lane number itself makes lanes collide, and by range it samples, which runs the plan twice. Spark puts a row into
+partition pmod(Murmur3_x86_32(column, 42), partitions); asking Spark which numbers fit would be a query of two seconds
+in a fresh JVM. (Spark: HashPartitioning; common/unsafe, hash/Murmur3_x86_32.hashInt.)
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import count, pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -21,10 +26,8 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, St
 
 from schemas.formats.protocol import UpstreamFormat
 from schemas.table import TableSchema
-from streaming.source.lane_keys import lane_keys
-from streaming.source.raw.record_vnodes import vnodes_of
-from streaming.source.raw.records import Records, raw_schema
-from streaming.source.routes import Numbers, Routes
+from streaming.source.records import Records, raw_schema
+from streaming.source.routes import Numbers, Routes, vnodes_of
 
 LANE_KEY, INTERVAL, TIME, PARTITION, FIRST_OFFSET, BLOCK = (
     "lane_key",
@@ -162,3 +165,33 @@ def unpacked(
         if held:  # what one batch brings has been limited in bytes
             yield Records.concatenated(held)
             held = []
+
+
+_SEED, _BITS = 42, 0xFFFFFFFF
+_C1, _C2, _ADD = 0xCC9E2D51, 0x1B873593, 0xE6546B64
+_FINAL_1, _FINAL_2 = 0x85EBCA6B, 0xC2B2AE35
+_INT_BYTES = 4
+
+
+def lane_keys(lanes: int) -> list[int]:
+    """`lane_keys(n)[lane]` goes to partition `lane` of n."""
+    by_lane: dict[int, int] = {}
+    for lane_key in count():
+        by_lane.setdefault(_murmur3(lane_key) % lanes, lane_key)
+        if len(by_lane) == lanes:
+            return [by_lane[lane] for lane in range(lanes)]
+    raise AssertionError("numbers do not end")
+
+
+def _murmur3(value: int) -> int:
+    """The hash of a 32-bit integer that is not negative; signed, as Java's."""
+    mixed = _rotated(value * _C1 & _BITS, 15) * _C2 & _BITS
+    hashed = (_rotated(_SEED ^ mixed, 13) * 5 + _ADD & _BITS) ^ _INT_BYTES
+    hashed = (hashed ^ hashed >> 16) * _FINAL_1 & _BITS
+    hashed = (hashed ^ hashed >> 13) * _FINAL_2 & _BITS
+    hashed ^= hashed >> 16
+    return hashed - (1 << 32) if hashed >> 31 else hashed
+
+
+def _rotated(value: int, by: int) -> int:
+    return (value << by | value >> 32 - by) & _BITS

@@ -7,6 +7,8 @@ decoded, carried over or held; what the stream delivered too early is simply rea
 
 from __future__ import annotations
 
+import json
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, reduce
 
@@ -22,9 +24,97 @@ from streaming.runtime.session import collect
 from streaming.runtime.spark_jobs import mapped_in_arrow, sorted_rows
 from streaming.source.barriers.found import BarriersFound, FoundBarrier, Marked, find_barriers, found_barrier
 from streaming.source.exchange import BLOCK, BLOCK_ROWS, LANE_KEY, ORDER, Exchange
-from streaming.source.gaps import Gaps
-from streaming.source.raw.records import HEADERS_FIELD, RAW_SCHEMA, TIME_FIELD
-from streaming.source.spark_topic import SparkTopic
+from streaming.source.records import HEADERS_FIELD, RAW_SCHEMA, TIME_FIELD
+from streaming.source.retention import Gaps
+
+
+class SparkTopic:
+    """Committed records of one topic, as Spark reads them.
+
+    Spark refuses offsets that the log no longer has, so a range that begins in one of the `gaps` begins behind it.
+    """
+
+    def __init__(
+        self,
+        spark: Callable[[], SparkSession],
+        kafka: KafkaSettings,
+        topic: str,
+        *,
+        headers: bool,
+        gaps: Gaps | None = None,
+    ) -> None:
+        self._gaps = Gaps() if gaps is None else gaps
+        self._spark, self._kafka, self._topic, self._headers = spark, kafka, topic, headers
+        self._ranges = f"backfill-{uuid.uuid4()}"
+
+    def _options(self) -> dict[str, str]:
+        return {
+            **self._kafka.spark_options(),
+            "kafka.isolation.level": "read_committed",
+            # A task that reads up to the end of a partition would wait half a second for more.
+            "kafka.fetch.max.wait.ms": "5",
+            "failOnDataLoss": "true",
+            # A topic that was deleted must not be created again, empty, by reading it.
+            "kafka.allow.auto.create.topics": "false",
+        }
+
+    def stream(self, first: Sequence[int]) -> DataFrame:
+        """The topic from first[p] of every partition p on."""
+        return (
+            self._spark()
+            .readStream.format("kafka")
+            .options(**self._options())
+            .option("assign", self._partitions(range(len(first))))
+            .option("startingOffsets", self._offsets(first, range(len(first))))
+            .option("includeHeaders", str(self._headers).lower())
+            .load()
+        )
+
+    def range(
+        self,
+        first: Sequence[int],
+        end: Sequence[int],
+        of: Sequence[int] | None = None,
+        *,
+        headers: bool = False,
+    ) -> DataFrame:
+        """The records of [first[p], end[p]) of every partition p, or only of those in `of`; with `headers` as asked."""
+        wanted = range(len(first)) if of is None else of
+        first = self._gaps.first(first)
+        end = tuple(map(max, first, end))
+        return (
+            self._spark()
+            .read.format("kafka")
+            .options(**self._options())
+            # Spark keeps consumers by this name, which nothing is committed under: one range goes on where the last
+            # one ended, with what was fetched ahead. Without it every range makes new ones, 30 ms each.
+            .option("kafka.group.id", self._ranges)
+            .option("assign", self._partitions(wanted))
+            .option("startingOffsets", self._offsets(first, wanted))
+            .option("endingOffsets", self._offsets(end, wanted))
+            .option("includeHeaders", str(self._headers or headers).lower())
+            .load()
+        )
+
+    def range_in_place(
+        self, first: Sequence[int], end: Sequence[int], *, headers: bool = False
+    ) -> tuple[DataFrame, list[int]]:
+        """The records of `range`, and the topic's partition that each of Spark's partitions, even an empty one, reads.
+
+        Spark reads each in a task of its own, in an order that only its plan has. So it is planned here, and the frame
+        is made from that plan: planning it a second time would cost one more admin client of Kafka.
+        """
+        records, session = self.range(first, end, headers=headers), self._spark()
+        planned = records._jdf.queryExecution().toRdd()
+        places = [part.offsetRange().topicPartition().partition() for part in planned.partitions()]
+        frame = session._jsparkSession.internalCreateDataFrame(planned, records._jdf.schema(), False)
+        return DataFrame(frame, session), places
+
+    def _partitions(self, wanted: Sequence[int]) -> str:
+        return json.dumps({self._topic: list(wanted)})
+
+    def _offsets(self, offsets: Sequence[int], wanted: Sequence[int]) -> str:
+        return json.dumps({self._topic: {str(number): offsets[number] for number in wanted}})
 
 
 class UpstreamSource:
@@ -108,7 +198,7 @@ class UpstreamSource:
         history: Sequence[Sequence[tuple[int, int]]] = (),
         headers: tuple[str, ...] = (),
     ) -> tuple[DataFrame, Sequence[int]]:
-        """Raw records (`streaming.source.raw.records`), of which each lane reads those of a share of the partitions.
+        """Raw records (`streaming.source.records`), of which each lane reads those of a share of the partitions.
 
         Nothing is exchanged. There are no fewer partitions than lanes. `history` are ranges, one a partition, of
         records from before the batch; `in_order_of` the barriers of a batch whose records are to come by interval,

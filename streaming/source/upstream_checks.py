@@ -29,8 +29,7 @@ from state.storage import Storage, corrupt
 from state.values.bound_table import BoundTable
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import Watermarks, admin, describe_topic, known_settings, watermarks
-from streaming.source.gaps import Gaps
-from streaming.source.retention import Margin, Retention
+from streaming.source.retention import Gaps, Margin, Retention
 
 log = structlog.get_logger(__name__)
 

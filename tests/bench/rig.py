@@ -38,8 +38,7 @@ from streaming.events.generator import ChangeGenerator, ChangeMix
 from streaming.events.sender import ChangeSender, LiveLoad, produce_rows
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import create_topic
-from streaming.registry.book import AskedSchemas
-from streaming.registry.client import Registry
+from streaming.registry.client import AskedSchemas, Registry
 from streaming.verify.judge import verify_job
 from tests.bench.report.batch import OUTPUT, Batch, reads_snapshot
 from tests.bench.report.line import Line

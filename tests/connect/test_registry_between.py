@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from schemas.errors import Code
-from streaming.registry.book import AskedSchemas
-from streaming.registry.client import Registry
+from streaming.registry.client import AskedSchemas, Registry
 from tests.connect.conftest import Circle
 from tests.connect.test_postgres_in import COPY, SOME, is_what_the_database_has
 from tests.kit.apicurio import Apicurio

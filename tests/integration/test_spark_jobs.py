@@ -13,8 +13,8 @@ from pyspark.sql import functions as F
 from schemas.errors import Code, EnvironmentProblem
 from streaming.runtime import spark_jobs
 from streaming.runtime.spark_jobs import run_each
+from streaming.service.trouble import SparkWatch
 from streaming.service.vitals import Vitals
-from streaming.service.watches import SparkWatch
 from tests.kit.real import await_condition
 
 LIMIT_S = 5.0

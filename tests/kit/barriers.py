@@ -16,8 +16,8 @@ from streaming.kafka.topics import Watermarks
 from streaming.source.barriers.found import BarriersFound, FoundBarrier
 from streaming.source.barriers.injecting.schedule import is_wanted
 from streaming.source.barriers.separate_topic import FollowedTopic
-from streaming.source.gaps import Gaps
 from streaming.source.kafka import UpstreamSource
+from streaming.source.retention import Gaps
 
 NO_RECORDS = cast("DataFrame", None)
 EPOCH_STEP = 1 << 16

@@ -20,10 +20,9 @@ from state.values.pin import ReplicaVersion
 from state.values.plan import BatchPlan
 from streaming.lane.changes import Changes, order_changes
 from streaming.lane.faults import MOST_FAULTS, find_faults
-from streaming.source.decoded import POSITION, UNCHANGED
-from streaming.source.raw.decoding import RecordDecoder
-from streaming.source.raw.record_vnodes import RecordVnodes
-from streaming.source.raw.records import Records
+from streaming.source.decoded import POSITION, UNCHANGED, RecordDecoder
+from streaming.source.records import Records
+from streaming.source.routes import RecordVnodes
 from tests.kit.avro_codec import ChangeCodec
 from tests.kit.single_records import single_records
 from tests.kit.tables import vnode_of

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from streaming.source.barriers.injecting.suspended_requests import SuspendedAction
+from streaming.source.barriers.injecting.control_requests import SuspendedAction
+from streaming.source.barriers.injecting.control_topic import KafkaRequests
 
 
-class ListedRequests:
+class ListedRequests(KafkaRequests):
     """The requests of a list, which may grow."""
 
     def __init__(self, actions: list[SuspendedAction]) -> None:

@@ -10,9 +10,9 @@ from schemas.formats.protocol import Format
 from schemas.job import JobDefinition
 from schemas.records import RecordId
 from streaming.core.redelivery import Logged
-from streaming.registry.book import SchemaBook
+from streaming.registry.client import SchemaBook
 from streaming.registry.outputs import Registering
-from streaming.source.logged import LoggedRecords
+from streaming.source.direct_read import LoggedRecords
 
 
 class NoSchemas(SchemaBook):

@@ -28,9 +28,9 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from streaming.broker.embedded import EmbeddedBroker, Listener
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.security import jaas_quoted
+from tests.kit.listening import Listener, ListeningBroker
 
 HOST = "127.0.0.1"
 USER, OPERATOR = "backfill", "operator"
@@ -105,7 +105,7 @@ def _store(certificate: Path, key: Path, ca: Path) -> dict[str, str]:
 class SecureBroker:
     """The running broker, its certificates, and the sections `kafka` that lead into it."""
 
-    broker: EmbeddedBroker
+    broker: ListeningBroker
     certificates: Certificates
     folder: Path
 
@@ -159,8 +159,8 @@ def secure_broker(folder: Path, *, settings: Mapping[str, str] | None = None) ->
         Listener("EXPIRED", "SASL_SSL", expired | scram),
         Listener("OTHER", "SASL_SSL", other | scram),
     ]
-    with EmbeddedBroker(
-        data=folder / "kafka", log=folder / "kafka.log", listeners=listeners, settings=settings or {}
+    with ListeningBroker(
+        listeners, data=folder / "kafka", log=folder / "kafka.log", settings=settings or {}
     ) as broker:
         for user, password in ((USER, SCRAM_PASSWORD), (OPERATOR, OPERATOR_PASSWORD)):
             _add_scram_user(broker.bootstrap, user, password)

@@ -20,7 +20,7 @@ from typing import Any
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
-from streaming.broker.embedded import EmbeddedBroker, Listener
+from tests.kit.listening import Listener, ListeningBroker
 from tests.kit.local_http import serving
 from tests.kit.secure import Certificates, private
 
@@ -125,7 +125,7 @@ def token_server(certificates: Certificates | None, **settings: Any) -> Iterator
 class TokenBroker:
     """A broker with a listener for tokens, and the server that gives them."""
 
-    broker: EmbeddedBroker
+    broker: ListeningBroker
     server: TokenServer
     certificates: Certificates
     folder: Path
@@ -168,10 +168,10 @@ def token_broker(folder: Path, **settings: Any) -> Iterator[TokenBroker]:
                 "oauthbearer.connections.max.reauth.ms": "3600000",
             },
         )
-        broker = EmbeddedBroker(
+        broker = ListeningBroker(
+            [listener],
             data=folder / "kafka",
             log=folder / "kafka.log",
-            listeners=[listener],
             settings={
                 "sasl.oauthbearer.jwks.endpoint.url": published.as_uri(),
                 "sasl.oauthbearer.expected.audience": AUDIENCE,

@@ -14,10 +14,8 @@ from schemas.records import Op
 from schemas.table import declare
 from schemas.types import ColumnType
 from state.columns import OP
-from streaming.source.decoded import AWAITED, AWAITS, ERROR
-from streaming.source.raw.decoding import RecordDecoder
-from streaming.source.raw.record_vnodes import RecordVnodes
-from streaming.source.routes import Routes
+from streaming.source.decoded import AWAITED, AWAITS, ERROR, RecordDecoder
+from streaming.source.routes import RecordVnodes, Routes
 from tests.kit.avro_records import batches
 from tests.kit.decoding import by_reference, differences, raw
 from tests.kit.drawn import drawn

@@ -29,9 +29,9 @@ from streaming.kafka.clients import KafkaSettings
 from streaming.lane.changes import order_changes
 from streaming.lane.faults import find_faults
 from streaming.protocol.bad_records import BadRecords
-from streaming.service.columns.new_columns import NewColumns
+from streaming.service.columns import NewColumns
 from streaming.source.decoded import AFTER, KEY
-from streaming.source.raw.records import RawRecord, Records
+from streaming.source.records import RawRecord, Records
 from tests.kit.decoding import batch_of
 
 PARTITIONS = 2

@@ -20,12 +20,10 @@ from state.values.plan import BatchPlan, JobPlan, JobState
 from streaming.lane.changes import Changes, order_changes
 from streaming.sink.columns import ChangeColumns, EncodedRecords, Headers
 from streaming.sink.output import Output
-from streaming.source.exchange import BLOCK, Exchange, unpacked
-from streaming.source.lane_keys import lane_keys
-from streaming.source.raw.decoding import RecordDecoder
-from streaming.source.raw.record_vnodes import RecordVnodes
-from streaming.source.raw.records import Records
-from streaming.source.routes import Routes
+from streaming.source.decoded import RecordDecoder
+from streaming.source.exchange import BLOCK, Exchange, lane_keys, unpacked
+from streaming.source.records import Records
+from streaming.source.routes import RecordVnodes, Routes
 from tests.kit.avro_codec import ChangeCodec, KeyCodec
 from tests.kit.examples import examples
 from tests.kit.tables import table

@@ -34,7 +34,7 @@ from streaming.lane.changes import Changes
 from streaming.lane.redelivered import JudgementNeededError, RedeliveryFilter
 from streaming.protocol.lanes.redelivery import LogResets, Ranges, RedeliveryJudge
 from streaming.source.decoded import POSITION
-from streaming.source.logged import LoggedRecords
+from streaming.source.direct_read import LoggedRecords
 from streaming.verify.records.redelivered import RedeliveryRule
 from tests.kit import server_histories as servers
 from tests.kit.examples import examples

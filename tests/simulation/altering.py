@@ -31,7 +31,7 @@ from streaming.lane.task import LaneTask
 from streaming.protocol.batches import Batches
 from streaming.protocol.report import BatchReport
 from streaming.source import decoded as columns
-from streaming.source.barriers.injecting.suspended_requests import AlterAndTryAgain, SuspendedAction
+from streaming.source.barriers.injecting.control_requests import AlterAndTryAgain, SuspendedAction
 from streaming.source.decoded import AFTER, BEFORE, ERROR
 from tests.kit.upstream import Upstream
 from tests.simulation.cases import Case

@@ -13,8 +13,7 @@ from streaming.protocol.bad_records import BadRecords
 from streaming.protocol.batches import Batches
 from streaming.protocol.effects import Effect, journaled
 from streaming.protocol.executor import Done, Executor
-from streaming.service.suspended.decisions import Decisions
-from streaming.service.suspended.suspension import Suspension
+from streaming.service.suspension import Decisions, Suspension
 from tests.simulation.suspending import Suspending
 
 

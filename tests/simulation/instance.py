@@ -43,11 +43,11 @@ from streaming.protocol.micro_batches import MicroBatches
 from streaming.protocol.recovery.forward import Forward, warn_older
 from streaming.protocol.report import BatchReport
 from streaming.protocol.setup import BatchSetup
+from streaming.service.checks.state import refuse_rescale
 from streaming.service.initial.copying import Copying
-from streaming.service.job_checks import refuse_rescale
 from streaming.sink.kinds import SINKS, SinkSetup
 from streaming.sink.protocol import Sink
-from streaming.source.barriers.injecting.suspended_requests import SuspendedAction
+from streaming.source.barriers.injecting.control_requests import SuspendedAction
 from streaming.source.barriers.source import BarrierSource
 from tests.kit.barriers import NO_RECORDS
 from tests.kit.no_registry import NoRegistry, NoSchemas

@@ -14,7 +14,7 @@ from itertools import groupby, pairwise
 from state.journal import PATH as JOURNAL_PATH
 from state.values.last_end import FaultReport, LastEnd
 from streaming.core.jobs import jobs_after
-from streaming.source.barriers.injecting.suspended_requests import DropAndTryAgain, TryAgain
+from streaming.source.barriers.injecting.control_requests import DropAndTryAgain, TryAgain
 from tests.simulation.judge_reading import plans_of
 from tests.simulation.world import World
 

@@ -9,7 +9,7 @@ from schemas.formats.registry import DEFAULT
 from schemas.records import RecordId
 from streaming.core.redelivery import Logged
 from streaming.protocol.lanes.redelivery import Ranges
-from streaming.source.logged import LoggedRecords, logged_in
+from streaming.source.direct_read import LoggedRecords, logged_in
 from tests.simulation.changelog import Changelog
 
 

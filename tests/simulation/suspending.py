@@ -15,9 +15,8 @@ from streaming.protocol.bad_records import BadRecords
 from streaming.protocol.batches import Batches
 from streaming.protocol.lanes.redelivery import LogResets
 from streaming.protocol.report import BatchReport
-from streaming.service.suspended.decisions import Decisions
-from streaming.service.suspended.suspension import Suspension
-from streaming.source.barriers.injecting.suspended_requests import (
+from streaming.service.suspension import Decisions, Suspension
+from streaming.source.barriers.injecting.control_requests import (
     DropAndTryAgain,
     EndProcess,
     SuspendedAction,

@@ -20,7 +20,7 @@ from streaming.lane.task import Awaits, LaneOutcome, LaneResult, LaneTask, Undon
 from streaming.protocol.batches import Batches
 from streaming.protocol.lanes.runner import Way
 from streaming.protocol.setup import BatchSetup
-from streaming.registry.book import SchemaBook
+from streaming.registry.client import SchemaBook
 from streaming.source.decoded import AFTER, AWAITED, AWAITS, BEFORE
 from tests.kit.upstream import Upstream
 from tests.simulation.changelog import Changelog

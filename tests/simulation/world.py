@@ -16,7 +16,7 @@ from schemas.job import JobDefinition
 from schemas.settings.limits import Limits
 from schemas.table import TableSchema
 from state.journal import Journal
-from streaming.source.barriers.injecting.suspended_requests import SuspendedAction
+from streaming.source.barriers.injecting.control_requests import SuspendedAction
 from tests.simulation.arrivals import Arrivals
 from tests.simulation.broker import Broker, Topics
 from tests.simulation.changelog import Changelog

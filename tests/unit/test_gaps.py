@@ -10,7 +10,7 @@ from schemas.errors import InputError
 from state.small_files import EmptyRange, EmptyRanges
 from state.storage import Storage
 from streaming.kafka.topics import Watermarks
-from streaming.source.gaps import Gaps
+from streaming.source.retention import Gaps
 
 TRIMMED = (Watermarks(9, 12, 12),)
 

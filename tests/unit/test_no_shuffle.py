@@ -22,7 +22,8 @@ from state.values.plan import JobState
 from state.values.progress import Completed, InProgress, Progress, is_complete
 from streaming.core.jobs import apply_mutation
 from streaming.kafka.clients import KafkaSettings
-from streaming.service.job_checks import counted, refuse_rescale
+from streaming.service.checks.state import refuse_rescale
+from streaming.service.checks.surroundings import counted
 from streaming.verify.findings import Findings, Side
 from streaming.verify.fold import UpstreamFold
 from streaming.verify.history import PartitionHistory, TopicEntry

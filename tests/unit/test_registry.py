@@ -17,8 +17,7 @@ from schemas.settings.registry import RegistryConfig
 from schemas.table import declare
 from state.small_files import SchemaFiles
 from state.storage import Storage
-from streaming.registry.book import AskedSchemas, SchemaBook, schema_faults
-from streaming.registry.client import Registry
+from streaming.registry.client import AskedSchemas, Registry, SchemaBook, schema_faults
 from tests.kit.registry import FakeRegistry, basic
 from tests.kit.secure import Certificates, private
 

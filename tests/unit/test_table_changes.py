@@ -24,9 +24,9 @@ from schemas.kinds.table_changes import (
 from schemas.table import declare
 from schemas.types import ColumnType
 from state.values.bound_table import BoundTable
-from streaming.source.barriers.injecting.control_requests import MalformedRequestError
-from streaming.source.barriers.injecting.suspended_requests import (
+from streaming.source.barriers.injecting.control_requests import (
     AlterAndTryAgain,
+    MalformedRequestError,
     decode_suspended,
     encode_suspended,
 )

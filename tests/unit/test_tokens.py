@@ -13,8 +13,8 @@ import pytest
 from schemas.errors import Code, ConfigError, EnvironmentProblem
 from schemas.settings.registry import RegistryConfig
 from schemas.settings.security import OAuth, Secret
-from streaming.kafka import tokens
-from streaming.kafka.tokens import token_for
+from streaming.kafka import security as tokens
+from streaming.kafka.security import token_for
 from streaming.registry.client import Registry
 from tests.kit.registry import FakeRegistry
 from tests.kit.secure import Certificates, private
@@ -55,7 +55,7 @@ def test_the_next_one_is_asked_for_before_it_ends(
     server: TokenServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     oauth, at_s = client(server, tmp_path), [1_000_000.0]
-    monkeypatch.setattr("streaming.kafka.tokens.time.time", lambda: at_s[0])
+    monkeypatch.setattr("streaming.kafka.security.time.time", lambda: at_s[0])
     first = token_for(oauth)
     assert first.expires_s == at_s[0] + 3_600
     at_s[0] += 2_879

@@ -25,7 +25,7 @@ from streaming.cli.configuration import ConfigOption, usage
 from streaming.cli.jobs.commands import lead_on, steer
 from streaming.cli.jobs.options import RequestOptions
 from streaming.cli.jobs.served import Served
-from streaming.source.barriers.injecting.suspended_requests import AlterAndTryAgain
+from streaming.source.barriers.injecting.control_requests import AlterAndTryAgain
 
 AcceptMissing = Annotated[
     bool,

@@ -15,8 +15,8 @@ from schemas.table import nearest
 from streaming.cli.configuration import ConfigOption, required_config, usage
 from streaming.cli.jobs.options import JobOptions, RequestOptions, SuspendedOptions
 from streaming.cli.jobs.served import Served
-from streaming.service.columns.left_out import load
-from streaming.source.barriers.injecting.suspended_requests import (
+from streaming.service.left_out_columns import load
+from streaming.source.barriers.injecting.control_requests import (
     AlterAndTryAgain,
     DropAndTryAgain,
     EndProcess,
@@ -294,7 +294,7 @@ def _print_done(
 ) -> None:
     """Print the result in one line; if a job `deletes` its topics, once they are gone."""
     if deletes:
-        from streaming.kafka.deletion import delete_topics
+        from streaming.kafka.topics import delete_topics
 
         gone = delete_topics(served.kafka, topics)
         text, fields = f"{text}; deleted {', '.join(gone)}", {**fields, "deleted": list(gone)}

@@ -17,7 +17,7 @@ from schemas.settings.documents import read_mapping
 from schemas.table import TableSchema
 from streaming.cli.configuration import JsonOption, usage
 from streaming.cli.skipped import places
-from streaming.source.barriers.injecting.suspended_requests import TryAgain
+from streaming.source.barriers.injecting.control_requests import TryAgain
 
 _KINDS, _SCANS = ", ".join(OUTPUT_FORMATS), ", ".join(SCAN_KINDS)
 

@@ -29,11 +29,9 @@ from streaming.cli.jobs.status import reading_text
 from streaming.cli.jobs.watching import seconds_text
 from streaming.control.cost import Cost, cost_of
 from streaming.kafka.topics import known_settings, partitions_of, watermarks
-from streaming.registry.book import schema_faults
-from streaming.registry.client import Registry, incompatible
-from streaming.service.columns.left_out import load
-from streaming.source.gaps import Gaps
-from streaming.source.retention import kept_ms, margins
+from streaming.registry.client import Registry, incompatible, schema_faults
+from streaming.service.left_out_columns import load
+from streaming.source.retention import Gaps, kept_ms, margins
 
 KeptSeconds = Callable[[str], float | None]
 """For how long a topic keeps its records, None for ever or where that is not to be known."""

@@ -21,7 +21,7 @@ from streaming.control.known_table import as_known, version_in
 from streaming.control.state_view import StateReader
 from streaming.control.suspended import suspended
 from streaming.runtime.sign_of_life import is_recent, last_seen_ms
-from streaming.service.columns.left_out import load
+from streaming.service.left_out_columns import load
 
 if TYPE_CHECKING:
     from streaming.control.client import ControlClient

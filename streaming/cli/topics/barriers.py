@@ -13,7 +13,7 @@ from schemas.settings.limits import parse_duration
 from streaming.cli.configuration import ConfigArgument, ConfigOption, optional_config, usage
 from streaming.cli.topics.target import Broker, TopicOption, topics_of
 from streaming.runtime import logs
-from streaming.service.columns.left_out import load
+from streaming.service.left_out_columns import load
 from streaming.service.presence import instance_name
 from streaming.source.barriers.injecting.claim import ALONE
 from streaming.source.barriers.injecting.injector import BarrierInjector

@@ -16,8 +16,7 @@ from streaming.inspect.page import configuration
 from streaming.inspect.samples import Sample
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader
-from streaming.registry.book import AskedSchemas
-from streaming.registry.client import Registry
+from streaming.registry.client import AskedSchemas, Registry
 
 
 def command(

@@ -26,7 +26,7 @@ from streaming.events.resume import resume
 from streaming.events.sender import ChangeSender, LiveLoad, SentChanges, produce_rows
 from streaming.kafka.topics import create_topic, partitions_of
 from streaming.registry.client import Registry
-from streaming.service.columns.left_out import load
+from streaming.service.left_out_columns import load
 
 _REFRESH_S = 0.1
 

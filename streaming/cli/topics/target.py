@@ -32,10 +32,9 @@ from streaming.control.known_table import as_known
 from streaming.kafka.clients import KafkaSettings
 from streaming.reading.records.forms import RecordForm
 from streaming.reading.topic import Grown, RecordStream
-from streaming.registry.book import AskedSchemas
-from streaming.registry.client import Registry
+from streaming.registry.client import AskedSchemas, Registry
 from streaming.registry.outputs import OutputSchemas
-from streaming.service.columns.left_out import load
+from streaming.service.left_out_columns import load
 
 BootstrapOption = Annotated[str | None, typer.Option(help="Broker, host:port.")]
 KafkaOption = Annotated[

@@ -34,7 +34,7 @@ from streaming.cli.topics.initial import initial_table
 from streaming.cli.topics.target import Broker, KafkaOption, Target, refuse_read_once, upstream_target
 from streaming.control.known_table import as_known
 from streaming.registry.outputs import OutputSchemas
-from streaming.service.columns.left_out import load
+from streaming.service.left_out_columns import load
 from streaming.verify.findings import LawFinding, Report
 from streaming.verify.judge import Progress as OnProgress
 from streaming.verify.judge import verify_job

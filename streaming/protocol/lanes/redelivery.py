@@ -17,7 +17,7 @@ from state.values.plan import BatchPlan
 from state.values.seen import Seen
 from streaming.core.planning import markers_of
 from streaming.core.redelivery import Fall, Judgement, Logged, Redelivery, Why
-from streaming.source.logged import LoggedRecords
+from streaming.source.direct_read import LoggedRecords
 
 Ranges = Mapping[int, tuple[int, int]]
 """Offsets [first, end) by partition."""

@@ -27,13 +27,11 @@ from streaming.runtime.paths import log_folder
 from streaming.runtime.session import JVM_GONE
 from streaming.runtime.spark_jobs import run_each, run_numbers
 from streaming.runtime.timing import Stopwatch
-from streaming.source.decoded import decoded_schema_of
-from streaming.source.direct_read import DirectReader, UnreadError, ranges_of
+from streaming.source.decoded import decoded, decoded_schema_of
+from streaming.source.direct_read import DirectReader, QuietIntervals, UnreadError, ranges_of
 from streaming.source.exchange import Exchange, unpacked
 from streaming.source.kafka import UpstreamSource
-from streaming.source.quiet import QuietIntervals
-from streaming.source.raw.decoding import decoded
-from streaming.source.raw.records import Records
+from streaming.source.records import Records
 from streaming.source.routes import Routes
 
 _MOST_EMPTY_LANES = 8

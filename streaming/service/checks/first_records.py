@@ -30,12 +30,10 @@ from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, header_of, located
 from streaming.lane.changes import unplanned_changes
 from streaming.lane.faults import Fault, find_faults
-from streaming.registry.book import AskedSchemas
-from streaming.registry.client import Registry
-from streaming.source.decoded import POSITION
-from streaming.source.raw.decoding import RecordDecoder
-from streaming.source.raw.record_vnodes import RecordVnodes
-from streaming.source.raw.records import RawRecord, Records
+from streaming.registry.client import AskedSchemas, Registry
+from streaming.source.decoded import POSITION, RecordDecoder
+from streaming.source.records import RawRecord, Records
+from streaming.source.routes import RecordVnodes
 
 OF_PARTITION, OF_TOPIC = 1_000, 16_000
 """Records that are looked at, at most."""

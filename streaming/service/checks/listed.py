@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import partial
 
 import structlog
 
 from schemas.errors import BackfillError
-from streaming.service.checks import broker, machine, rights, state, topics
-from streaming.service.checks.findings import Finding, Grade
-from streaming.service.checks.surroundings import Surroundings
+from streaming.service.checks import broker, machine, state
+from streaming.service.checks.surroundings import Finding, Grade, Surroundings
 
 log = structlog.get_logger(__name__)
 
@@ -71,23 +71,23 @@ CHECKS = (
     Check("hash keys", machine.hash_keys, Part.START),
     Check("state", state.folder, Part.START),
     Check("broker", broker.reached, Part.START),
-    Check("topics", rights.of_upstream, Part.START, ("broker",)),
-    Check("further topics", rights.of_others, Part.START, ("broker",)),
+    Check("topics", partial(broker.rights, broker.upstream_needs), Part.START, ("broker",)),
+    Check("further topics", partial(broker.rights, broker.other_needs), Part.START, ("broker",)),
     Check("transactions", broker.transactions, Part.ADVICE, ("broker",)),
-    Check("upstream", topics.upstream, Part.TOPICS, ("topics",)),
+    Check("upstream", broker.upstream, Part.TOPICS, ("topics",)),
     Check("clock", broker.clock, Part.ADVICE, ("upstream",)),
-    Check("partitions", topics.partitions, Part.TOPICS, ("upstream",)),
-    Check("barrier topic", topics.barriers, Part.START, ("upstream",)),
-    Check("outputs", topics.outputs, Part.TOPICS, ("upstream", "further topics")),
+    Check("partitions", broker.partitions, Part.TOPICS, ("upstream",)),
+    Check("barrier topic", broker.barriers, Part.START, ("upstream",)),
+    Check("outputs", broker.outputs, Part.TOPICS, ("upstream", "further topics")),
     Check("registry", machine.registry, Part.ADVICE),
     Check("tables", state.tables, Part.STATE, ("state", "partitions")),
     Check("owner", state.owner, Part.ADVICE, ("tables",)),
     Check("binding", state.binding, Part.STATE, ("tables",)),
     Check("initial", state.start, Part.STATE, ("binding",)),
     Check("jobs", state.jobs, Part.START, ("binding",)),
-    Check("outputs by partition", topics.outputs_by_partition, Part.STATE, ("binding", "further topics")),
-    Check("unread records", topics.unread, Part.STATE, ("initial",)),
-    Check("unused outputs", topics.unused, Part.STATE, ("binding", "outputs", "outputs by partition")),
+    Check("outputs by partition", broker.outputs_by_partition, Part.STATE, ("binding", "further topics")),
+    Check("unread records", broker.unread, Part.STATE, ("initial",)),
+    Check("unused outputs", broker.unused, Part.STATE, ("binding", "outputs", "outputs by partition")),
     Check("records", _records, Part.START, ("unread records",)),
     Check("postgres", _postgres, Part.ADVICE),
 )

@@ -15,8 +15,7 @@ from streaming.runtime.java import home
 from streaming.runtime.java.jars import JarSet, ensure, listed
 from streaming.runtime.listening import listener_of
 from streaming.runtime.paths import jar_cache
-from streaming.service.checks.findings import Finding
-from streaming.service.checks.surroundings import Surroundings
+from streaming.service.checks.surroundings import Finding, Surroundings
 
 _ENOUGH_BYTES = 5 * 1024**3
 

@@ -23,7 +23,7 @@ from streaming.postgres.checks import (
 from streaming.postgres.connector import Connector, check_connector, connector_at
 from streaming.postgres.session import Gone, Session
 from streaming.postgres.start import access_of, declared_of, expected_of
-from streaming.service.checks.findings import Finding, Grade
+from streaming.service.checks.surroundings import Finding, Grade
 from streaming.service.initial.database import debezium_of
 
 _MUCH_BYTES = 10 * 1024**3

@@ -1,27 +1,30 @@
-"""Checks of the state: its folder, its tables, its owner, and what it was made of."""
+"""Checks of the state: its folder, tables and owner, what it was made of, and its jobs against the configured ones."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 
-from schemas.errors import Code, StateError
+from schemas.errors import Code, ConfigError, StateError
+from schemas.job import JobDefinition
+from schemas.kinds.lanes import rescale_misfit
+from schemas.settings.config import ServiceConfig
+from schemas.table import TableSchema
 from state.storage import Storage
+from state.values.progress import is_complete
 from streaming.protocol.recovery.steps import out_of_step
 from streaming.runtime.sign_of_life import is_recent, last_seen_ms
-from streaming.service.checks.findings import Finding
 from streaming.service.checks.machine import existing
-from streaming.service.checks.surroundings import Surroundings
-from streaming.service.job_checks import (
-    refuse_changed_jobs,
-    refuse_nothing_to_do,
-    refuse_rescale,
-)
+from streaming.service.checks.surroundings import Finding, Surroundings
 from streaming.service.presence import Presence, instance_name
 from streaming.source.upstream_checks import refuse_foreign, refuse_partial
+
+if TYPE_CHECKING:  # `doctor` needs none of what runs batches
+    from streaming.protocol.batches import Batches
 
 log = structlog.get_logger(__name__)
 
@@ -140,3 +143,71 @@ def jobs(found: Surroundings) -> Iterator[Finding]:
         refuse_nothing_to_do(known, configured)
     if known:
         yield Finding.ok("jobs", f"{len(known)} in the state, none declared otherwise")
+
+
+def refuse_changed_jobs(
+    known: Iterable[JobDefinition], configured: Iterable[JobDefinition], table_widths: Collection[int]
+) -> None:
+    """Raises: ConfigError(JOB_CHANGED) if a configured job differs from the known one of its name."""
+    by_name = {job.name: job for job in known}
+    for job in configured:
+        differences = by_name[job.name].differences(job, table_widths) if job.name in by_name else []
+        if differences:
+            raise ConfigError(Code.JOB_CHANGED, where=f"job {job.name}", found="; ".join(differences))
+
+
+def refuse_rescale(
+    known: Iterable[tuple[JobDefinition, bool]],
+    configured: Iterable[JobDefinition],
+    lanes: int,
+    table: TableSchema,
+    partitions: int,
+    *,
+    is_set: bool = False,
+) -> None:
+    """Raises: ConfigError(RESCALE_REFUSED) for lanes with which a job can't run, see `rescale_misfit`.
+
+    `known` jobs are with True once they are read to their end; `is_set`: a `Lanes` has set the number.
+    """
+    jobs = list(known)
+    names = {job.name for job, _ in jobs}
+    jobs += [(job, False) for job in configured if job.name not in names]
+    misfit = rescale_misfit(lanes, jobs, table, partitions)
+    if misfit is not None:
+        found = (
+            f"{misfit}; `backfill lanes` has set the number, before `lanes` of the file" if is_set else misfit
+        )
+        step = "take the new job out of the file, start, and give `backfill lanes` and `backfill create`"
+        raise ConfigError(
+            Code.RESCALE_REFUSED, where="lanes", found=found, next_step=step if is_set else None
+        )
+
+
+def check_jobs(batches: Batches, config: ServiceConfig, table_widths: Collection[int]) -> None:
+    """Check the jobs that the state knows against the configuration's. Raises: ConfigError."""
+    partitions = len(batches.next_offsets())
+    known = [job.definition for job in batches.jobs]
+    configured = [job.with_partitions(partitions) for job in config.jobs]
+    refuse_changed_jobs(known, configured, table_widths)
+    read = [(job, is_complete(batches.progress.get(job.name, {}), job.part_count)) for job in known]
+    # A new job that a `Lanes` leaves no room for was refused by the start of the process, or is by its first batch.
+    new = () if batches.state.lanes_set else configured
+    refuse_rescale(read, new, batches.state.lanes, config.table, partitions)
+
+
+def are_complete(batches: Batches) -> bool:
+    """True if every job has read its snapshot to the end, and none is still to be added."""
+    return (
+        bool(batches.jobs)
+        and not batches.state.configured
+        and all(
+            job.opened and is_complete(batches.progress.get(job.name, {}), job.definition.part_count)
+            for job in batches.jobs
+        )
+    )
+
+
+def refuse_nothing_to_do(known: Sequence[JobDefinition], configured: Sequence[JobDefinition]) -> None:
+    """For `--exit-when-complete`, which needs a job. Raises: ConfigError(NO_JOB)."""
+    if not known and not configured:
+        raise ConfigError(Code.NO_JOB, found="no job in the configuration or the state")

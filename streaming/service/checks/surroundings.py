@@ -1,17 +1,21 @@
-"""The surroundings of one start that checks look at, each part looked at once."""
+"""The surroundings of one start that checks look at, each part looked at once, and the findings of checks."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from confluent_kafka.admin import AdminClient
 
+from schemas.errors import BackfillError, Code, ConfigError
+from schemas.job import JobDefinition
 from schemas.kinds.table_changes import TableChange
 from schemas.records import RecordId
 from schemas.settings.config import ServiceConfig
+from schemas.settings.consistency import default_lanes
 from state.initial.start import AnyStart
 from state.journal import PATH as JOURNAL_PATH
 from state.journal import Entry, Journal
@@ -26,12 +30,78 @@ from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import admin
 from streaming.registry.outputs import refusal_of_wider
 from streaming.service.initial.start import start_of
-from streaming.service.job_checks import counted, with_default_lanes
 from streaming.sink.kinds import Sinks, SinkSetup
 from streaming.source.upstream_checks import UpstreamIdentity
 
 if TYPE_CHECKING:
     from streaming.service.checks.first_records import FirstRecords
+
+
+class Grade(StrEnum):
+    """`WARNING`: the service runs, and something may come of it; `UNKNOWN`: it could not be checked."""
+
+    OK = "ok"
+    WARNING = "warning"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line: the subject of a check, its result, and the next step if it is not in order.
+
+    A failed one has the `error` that ends a start.
+    """
+
+    subject: str
+    verdict: Grade
+    found: str
+    next_step: str | None = None
+    error: BackfillError | None = None
+
+    @classmethod
+    def ok(cls, subject: str, found: str) -> Finding:
+        """It is in order."""
+        return cls(subject, Grade.OK, found)
+
+    @classmethod
+    def warning(cls, subject: str, found: str, next_step: str) -> Finding:
+        """The service runs all the same."""
+        return cls(subject, Grade.WARNING, found, next_step)
+
+    @classmethod
+    def of(cls, subject: str, error: BackfillError) -> Finding:
+        """An error, which ends a start."""
+        return cls(subject, Grade.FAILED, error.summary, error.next_step, error)
+
+    @classmethod
+    def by(cls, subject: str, check: Callable[[], object], found: str) -> Finding:
+        """The result of a check that raises BackfillError; `found` is its text if it raises none."""
+        try:
+            check()
+        except BackfillError as error:
+            return cls.of(subject, error)
+        return cls.ok(subject, found)
+
+    @property
+    def shown(self) -> dict[str, str | int | None]:
+        """The finding as JSON values; `code` and `exit_status` are those of the error."""
+        error = self.error
+        return {
+            "subject": self.subject,
+            "verdict": self.verdict.value,
+            "found": self.found,
+            "next_step": self.next_step,
+            "code": None if error is None else error.code.value,
+            "exit_status": None if error is None else error.exit_status,
+        }
+
+
+def worst(findings: Iterable[Finding]) -> Grade:
+    """The worst grade among them."""
+    order = (Grade.FAILED, Grade.UNKNOWN, Grade.WARNING)
+    verdicts = {finding.verdict for finding in findings}
+    return next((verdict for verdict in order if verdict in verdicts), Grade.OK)
 
 
 @dataclass
@@ -157,3 +227,34 @@ class Surroundings:
         plan = None if self.entry is None else self.entry.plan
         skipped = frozenset(plan.skipped) if plan else frozenset()
         return read_first(self.config, self.broker, self.beginning, self.skip_records | skipped)
+
+
+def counted(config: ServiceConfig, partitions: int) -> ServiceConfig:
+    """The configuration with the values that follow from the number of the upstream's partitions.
+
+    Raises: ConfigError(CONFIG_INVALID) for lanes that don't divide it, where vnodes are partitions.
+    """
+    if not config.table.by_partition:
+        if config.lanes:
+            return config
+        return with_default_lanes(config, partitions)
+    lanes = config.lanes or partitions
+    if partitions % lanes:
+        raise ConfigError(
+            Code.CONFIG_INVALID,
+            where="lanes",
+            found=f"{lanes} lanes, {partitions} partitions of {config.upstream}",
+            expected="lanes that divide the upstream's partitions, with table.distribution: upstream",
+            next_step="leave lanes out, which makes it the number of partitions",
+        )
+    jobs = tuple(job.with_partitions(partitions) for job in config.jobs)
+    table = config.table.with_partitions(partitions)
+    return config.model_copy(update={"table": table, "lanes": lanes, "jobs": jobs})
+
+
+def with_default_lanes(
+    config: ServiceConfig, partitions: int, known: Iterable[JobDefinition] = ()
+) -> ServiceConfig:
+    """The configuration with a number of lanes that nothing asks for: it suits its jobs, and `known` ones."""
+    jobs = [*(job.with_partitions(partitions) for job in config.jobs), *known]
+    return config.model_copy(update={"lanes": default_lanes(config.spark, config.table, jobs)})

@@ -28,8 +28,8 @@ from streaming.kafka.topics import stable_offsets_of
 from streaming.source.barriers.injecting.injector import BarrierInjector
 from streaming.source.barriers.injecting.target import refuse_unfit
 from streaming.source.barriers.source import BarrierSource, Newest, WithInjector
-from streaming.source.gaps import Gaps, refuse_lost
-from streaming.source.spark_topic import SparkTopic
+from streaming.source.kafka import SparkTopic
+from streaming.source.retention import Gaps, refuse_lost
 
 _POLL_S = 0.2
 _FIRST_BARRIERS = 20_000

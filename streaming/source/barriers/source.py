@@ -24,8 +24,8 @@ from state.values.aligned import AlignedBarrier
 from streaming.kafka.barriers import BarrierCut
 from streaming.kafka.clients import KafkaSettings
 from streaming.source.barriers.injecting.injector import BarrierInjector
-from streaming.source.gaps import Gaps
 from streaming.source.kafka import UpstreamSource
+from streaming.source.retention import Gaps
 
 Newest = Sequence[tuple[Barrier | None, int]]
 """The newest barrier and the number of barriers that wait for the other partitions, by partition."""

@@ -23,8 +23,7 @@ from streaming.cli.jobs.definitions import known_jobs
 from streaming.control.state_view import StateReader
 from streaming.kafka.consumer import header_of
 from streaming.kafka.topics import create_topic
-from streaming.registry.book import AskedSchemas
-from streaming.registry.client import Registry
+from streaming.registry.client import AskedSchemas, Registry
 from streaming.sink.dead_letters import CODE_HEADER
 from streaming.verify.findings import Rule
 from tests.kit.real import Stage, records

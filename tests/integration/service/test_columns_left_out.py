@@ -12,7 +12,7 @@ from schemas.errors import Code, ConfigError
 from schemas.settings.config import check
 from streaming.cli.app import main
 from streaming.control.known_table import as_known
-from streaming.service.columns.left_out import load
+from streaming.service.left_out_columns import load
 from streaming.service.service import Service
 from tests.integration.service.test_columns_by_schema import SIZE, TABLE, TIER, GrowingAvro, GrowingFrames
 from tests.kit.folded import fold_of

@@ -13,8 +13,7 @@ from schemas.records import Op
 from state.replica import Replica
 from state.storage import Storage
 from streaming.protocol.lanes.attempts import transactional_id
-from streaming.registry.book import AskedSchemas
-from streaming.registry.client import Registry
+from streaming.registry.client import AskedSchemas, Registry
 from tests.kit.debezium import AvroDebeziumUpstream, DebeziumUpstream, WholeDebeziumUpstream
 from tests.kit.kafka_topics import remove_beginning
 from tests.kit.real import Stage, records

@@ -20,9 +20,9 @@ from state.values.plan import BatchPlan
 from streaming.kafka.clients import KafkaSettings
 from streaming.lane.changes import Changes, order_changes
 from streaming.lane.faults import Fault, find_faults
+from streaming.source.decoded import decoded
 from streaming.source.exchange import Exchange, unpacked
 from streaming.source.kafka import UpstreamSource
-from streaming.source.raw.decoding import decoded
 from streaming.source.routes import Routes
 from tests.kit.faulty_records import BROKEN, BROKEN_KEYS, KEY, ROW, TABLE, insert, number, sized
 

@@ -10,9 +10,8 @@ from pyspark.sql import functions as F
 from schemas.formats.registry import DEFAULT
 from schemas.records import Change, Op
 from streaming.kafka.clients import KafkaSettings
-from streaming.source.exchange import Exchange, unpacked
+from streaming.source.exchange import Exchange, lane_keys, unpacked
 from streaming.source.kafka import UpstreamSource
-from streaming.source.lane_keys import lane_keys
 from streaming.source.routes import Routes
 from tests.kit.avro_codec import ChangeCodec, KeyCodec
 from tests.kit.tables import table, vnode_of

@@ -14,7 +14,7 @@ from state.values.plan import BatchPlan
 from streaming.kafka.clients import KafkaSettings
 from streaming.protocol.lanes import runner
 from streaming.runtime import spark_jobs
-from streaming.source.quiet import QuietIntervals
+from streaming.source.direct_read import QuietIntervals
 from tests.kit.kafka_topics import remove_beginning
 from tests.kit.real import RealUpstream, Stage, UpsertUpstream
 

@@ -21,8 +21,7 @@ from streaming.cli.app import main
 from streaming.cli.jobs.definitions import known_jobs
 from streaming.kafka.topics import partitions_of
 from streaming.observe.wiring import observed
-from streaming.registry.book import AskedSchemas
-from streaming.registry.client import Registry
+from streaming.registry.client import AskedSchemas, Registry
 from tests.kit.real import RealUpstream, Run, Stage, UpsertUpstream, records
 from tests.kit.registry import FakeRegistry
 from tests.kit.thorough import pairs

@@ -19,8 +19,7 @@ from schemas.errors import Code, EnvironmentProblem, InputError
 from schemas.position import Key
 from schemas.records import Change
 from streaming.kafka.consumer import header_of
-from streaming.registry.book import AskedSchemas
-from streaming.registry.client import Registry
+from streaming.registry.client import AskedSchemas, Registry
 from streaming.sink.dead_letters import CODE_HEADER
 from tests.kit.avro_records import encoded
 from tests.kit.real import RealUpstream, Stage, records

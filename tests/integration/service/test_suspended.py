@@ -16,7 +16,7 @@ from state.values.last_end import EndKind, LastEnd
 from streaming.control.client import send_suspended
 from streaming.core.health import HealthCondition
 from streaming.protocol.report import BatchReport, StateAtBarrier
-from streaming.source.barriers.injecting.suspended_requests import (
+from streaming.source.barriers.injecting.control_requests import (
     DropAndTryAgain,
     EndProcess,
     SuspendedAction,

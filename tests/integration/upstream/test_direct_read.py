@@ -18,12 +18,11 @@ from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import admin, watermarks
 from streaming.kafka.transactions import TransactionalProducer
 from streaming.source import direct_read
-from streaming.source.decoded import MARKED
+from streaming.source.decoded import MARKED, decoded
 from streaming.source.direct_read import DirectReader, UnreadError
 from streaming.source.exchange import Exchange, unpacked
 from streaming.source.kafka import UpstreamSource
-from streaming.source.raw.decoding import decoded
-from streaming.source.raw.records import Records
+from streaming.source.records import Records
 from streaming.source.routes import Routes
 from tests.kit.avro_codec import ChangeCodec, KeyCodec
 

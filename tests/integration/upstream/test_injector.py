@@ -21,9 +21,13 @@ from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, header_of, location
 from streaming.kafka.topics import create_topic, topic_settings, watermarks
 from streaming.kafka.transactions import TransactionalProducer
-from streaming.source.barriers.injecting.control_requests import ControlRequest, encode_request
+from streaming.source.barriers.injecting.control_requests import (
+    ControlRequest,
+    EndProcess,
+    encode_request,
+    encode_suspended,
+)
 from streaming.source.barriers.injecting.injector import BarrierInjector, unix_ms
-from streaming.source.barriers.injecting.suspended_requests import EndProcess, encode_suspended
 from streaming.source.barriers.injecting.target import DataTopicTarget
 from tests.kit.real import await_condition
 

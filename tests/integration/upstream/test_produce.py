@@ -24,8 +24,7 @@ from streaming.events.resume import resume
 from streaming.events.sender import ChangeSender, LiveLoad, produce_rows
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, header_of
-from streaming.registry.book import AskedSchemas
-from streaming.registry.client import Registry
+from streaming.registry.client import AskedSchemas, Registry
 from streaming.source.barriers.injecting.injector import BarrierInjector
 from streaming.source.barriers.injecting.target import DataTopicTarget
 from tests.kit.memory_registry import MemoryRegistry

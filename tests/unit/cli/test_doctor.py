@@ -14,8 +14,8 @@ import pytest
 from schemas.settings.config import ServiceConfig, check
 from streaming.cli.app import main
 from streaming.runtime.java import home
-from streaming.service.checks.findings import Finding, Grade, worst
-from streaming.service.checks.rights import TopicNeed, other_needs, upstream_needs
+from streaming.service.checks.broker import TopicNeed, other_needs, upstream_needs
+from streaming.service.checks.surroundings import Finding, Grade, worst
 from tests.kit.tables import table
 
 SECURITY = (Path(__file__).parents[3] / "docs" / "security.md").read_text()

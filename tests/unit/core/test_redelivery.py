@@ -18,7 +18,7 @@ from state.values.plan import BatchPlan
 from state.values.seen import Mark, Seen
 from streaming.core.redelivery import Judgement, Logged, Why
 from streaming.protocol.lanes.redelivery import LogResets, Ranges, RedeliveryJudge
-from streaming.source.logged import LoggedRecords
+from streaming.source.direct_read import LoggedRecords
 
 LOG = LogId("postgresql", "shop", "shop")
 SHARD = LogId("postgresql", "shard", "shard")

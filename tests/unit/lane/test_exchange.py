@@ -20,10 +20,10 @@ from streaming.source.exchange import (
     ORDER,
     PARTITION,
     Exchange,
+    lane_keys,
     unpacked,
 )
-from streaming.source.lane_keys import lane_keys
-from streaming.source.raw.records import RAW_SCHEMA, RawRecord, Records
+from streaming.source.records import RAW_SCHEMA, RawRecord, Records
 from streaming.source.routes import Routes
 from tests.kit.avro_codec import KeyCodec
 from tests.kit.tables import table, vnode_of

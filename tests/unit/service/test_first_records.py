@@ -6,8 +6,8 @@ from pathlib import Path
 
 from schemas.settings.config import check
 from streaming.inspect.samples import Sample
-from streaming.service.checks.declared import unlikely_units
 from streaming.service.checks.first_records import FirstRecords
+from streaming.service.checks.records import unlikely_units
 from tests.kit.registry import FakeRegistry
 
 

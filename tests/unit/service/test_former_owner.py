@@ -17,9 +17,7 @@ from state.values.last_end import EndKind, FaultReport, LastEnd
 from streaming.protocol.lanes.redelivery import LogResets
 from streaming.runtime.sign_of_life import FOLDER, alive_file
 from streaming.service.events import EventKind
-from streaming.service.suspended.decisions import Decisions
-from streaming.service.suspended.suspension import Suspension
-from streaming.service.suspended.table_faults import TableFaults
+from streaming.service.suspension import Decisions, Suspension, TableFaults
 from streaming.service.vitals import Vitals
 from tests.kit.listed_requests import ListedRequests
 from tests.kit.reports import TABLE

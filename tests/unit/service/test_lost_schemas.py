@@ -15,7 +15,7 @@ from schemas.settings.config import ServiceConfig, check
 from state.values.last_end import FaultReport
 from streaming.control.ways_on import ways_on
 from streaming.registry.client import Registry
-from streaming.service.columns.lost_columns import LostColumns
+from streaming.service.columns import LostColumns
 from tests.kit.registry import FakeRegistry
 
 COLUMNS = {"id": "bigint", "note": "string", "n": {"type": "int", "field": ["n", "m"], "fill": 0}}

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from schemas.errors import BackfillError, Code, EnvironmentProblem, TopicError
-from streaming.service.restart_policy import CALM_S, LIMIT_S, MOST_RESTARTS, RestartPolicy
+from streaming.service.trouble import CALM_S, LIMIT_S, MOST_RESTARTS, RestartPolicy
 
 HOUR_S = 3_600.0
 

@@ -13,12 +13,11 @@ from state.storage import Storage
 from state.values.plan import JobState
 from streaming.control.suspended import await_outcome
 from streaming.protocol.lanes.redelivery import LogResets
-from streaming.service.suspended.decisions import Decisions
-from streaming.service.suspended.suspension import Suspension
-from streaming.source.barriers.injecting.control_requests import MalformedRequestError
-from streaming.source.barriers.injecting.suspended_requests import (
+from streaming.service.suspension import Decisions, Suspension
+from streaming.source.barriers.injecting.control_requests import (
     DropAndTryAgain,
     EndProcess,
+    MalformedRequestError,
     SuspendedAction,
     TryAgain,
     decode_suspended,

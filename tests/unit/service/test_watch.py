@@ -13,9 +13,9 @@ from schemas.errors import Code, EnvironmentProblem, TopicError
 from schemas.formats.names.lost import FieldsSeen
 from streaming.core.health import HealthCondition
 from streaming.kafka.topics import Watermarks
+from streaming.service.trouble import UpstreamWatch
 from streaming.service.vitals import Vitals
-from streaming.service.watches import UpstreamWatch
-from streaming.source.fields.newest_rows import NewestRows
+from streaming.source.newest_rows import NewestRows
 from streaming.source.retention import Margin
 from streaming.source.upstream_checks import UpstreamGuard
 from tests.kit.real import await_condition

@@ -1,10 +1,17 @@
-"""Control requests to a running service, as JSON on the topic `<upstream>.control`.
+"""Control requests to a running service or a suspended one, as JSON on the topic `<upstream>.control`.
 
     {"id": "<unique>", "mutation": "Throttle", "job": "orders-copy", "rate_limit": 100}
 
-A request becomes the mutation of the next barrier. With `timeout_ms` it is refused where no barrier has taken it within
-that time of the broker's append. Any client may write to the topic, so everything about a request is
-checked here, except for its job's existence, which the service checks.
+    {"id": "<unique>", "suspended": {"resume": {"skip_records": ["2@207978"], "accept_log_reset": false}}}
+    {"id": "<unique>", "suspended": {"drop": "orders-copy"}}
+    {"id": "<unique>", "suspended": {"alter": [{"add": {"c": "int"}}, {"ignore": "d"}]}}
+    {"id": "<unique>", "suspended": {"stop": {}}}
+
+A request with a `mutation` becomes the mutation of the next barrier. With `timeout_ms` it is refused where no barrier
+has taken it within that time of the broker's append. No barrier carries the others, for no batch can end while a table
+is suspended: the service reads the topic itself from the offset at which it was, and injectors pass them over. Any
+client may write to the topic, so all about a request is checked here, except for its job's existence, which the service
+checks.
 """
 
 from __future__ import annotations
@@ -14,9 +21,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from schemas.kinds.table_changes import changes_from_json, changes_text
+from schemas.kinds.table_changes import TableChange, changes_from_json, changes_text, changes_to_json
 from schemas.mutations import named
-from schemas.records import Add, Alter, Drop, Lanes, Mutation, Pause, Resume, Stop, Throttle
+from schemas.records import (
+    Add,
+    Alter,
+    Drop,
+    Lanes,
+    Mutation,
+    Pause,
+    RecordId,
+    Resume,
+    Stop,
+    Throttle,
+    record_from_text,
+)
 from schemas.table import nearest
 
 MAX_REQUEST_BYTES = 64 * 1024
@@ -164,3 +183,89 @@ _MUTATIONS: dict[str, tuple[frozenset[str], _Build]] = {
     "Lanes": (frozenset({"lanes"}), lambda fields: Lanes(_lanes(fields))),
     "Alter": (frozenset({"changes"}), lambda fields: Alter(_changes(fields))),
 }
+
+
+MOST_SKIPPED = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class TryAgain:
+    """Go on from the state. `skip_records` are left out if they are invalid; a log may begin anew once more."""
+
+    skip_records: frozenset[RecordId] = frozenset()
+    accept_log_reset: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DropAndTryAgain:
+    """Go on without a job."""
+
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
+class AlterAndTryAgain:
+    """Go on with another version of the table."""
+
+    changes: tuple[TableChange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EndProcess:
+    """End the service; its table stays suspended."""
+
+
+SuspendedAction = TryAgain | DropAndTryAgain | AlterAndTryAgain | EndProcess
+
+
+def encode_suspended(request_id: str, action: SuspendedAction) -> bytes:
+    """The value of the control record."""
+    content: dict[str, Any]
+    match action:
+        case TryAgain(records, accepts):
+            places = [f"{partition}@{offset}" for partition, offset in sorted(records)]
+            content = {"resume": {"skip_records": places, "accept_log_reset": accepts}}
+        case DropAndTryAgain(job):
+            content = {"drop": job}
+        case AlterAndTryAgain(changes):
+            content = {"alter": changes_to_json(changes)}
+        case EndProcess():
+            content = {"stop": {}}
+    return json.dumps({"id": request_id, "suspended": content}).encode()
+
+
+def decode_suspended(data: bytes | None) -> SuspendedAction | None:
+    """The action in the value of a control record, None for requests of other kinds. Raises: MalformedRequestError."""
+    fields = json_object(data)
+    if "suspended" not in fields:
+        return None
+    content = fields["suspended"]
+    if fields.keys() != {"id", "suspended"} or not isinstance(content, dict) or len(content) != 1:
+        raise MalformedRequestError("keys are id and suspended, which has one of resume, drop, alter, stop")
+    text_in(fields, "id", MAX_ID_CHARACTERS)
+    if "resume" in content:
+        return _try_again(content["resume"])
+    if "drop" in content:
+        return DropAndTryAgain(text_in(content, "drop", MAX_JOB_CHARACTERS))
+    if "alter" in content:
+        try:
+            return AlterAndTryAgain(changes_from_json(content["alter"]))
+        except ValueError as reason:
+            raise MalformedRequestError(str(reason)) from None
+    if content == {"stop": {}}:
+        return EndProcess()
+    raise MalformedRequestError("suspended has one of resume, drop, alter, stop")
+
+
+def _try_again(content: object) -> TryAgain:
+    if not isinstance(content, Mapping) or not content.keys() <= {"skip_records", "accept_log_reset"}:
+        raise MalformedRequestError("keys of resume are skip_records and accept_log_reset")
+    texts, accepts = content.get("skip_records", []), content.get("accept_log_reset", False)
+    if not isinstance(texts, list) or len(texts) > MOST_SKIPPED or not isinstance(accepts, bool):
+        raise MalformedRequestError(
+            f"skip_records is a list of {MOST_SKIPPED:,} at most, accept_log_reset a boolean"
+        )
+    try:
+        return TryAgain(frozenset(map(record_from_text, texts)), accepts)
+    except (TypeError, ValueError):
+        raise MalformedRequestError("a record of skip_records is a text PARTITION@OFFSET") from None

@@ -3,12 +3,14 @@
 The offset up to which requests were taken is the committed offset of a consumer group, and it moves only
 inside the transaction that also carries the barrier with the request. So a request and its barrier are there
 together or not at all, after any crash. A request that is older than it allows is refused: its sender has long
-gone. The offset carries the claim on the upstream as its metadata (`claim`).
+gone. The offset carries the claim on the upstream as its metadata (`claim`). A suspended service
+reads the topic by itself, as no barrier carries what leads on from there.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from contextlib import closing
 
 import structlog
@@ -31,9 +33,10 @@ from streaming.source.barriers.injecting.claim import Claim
 from streaming.source.barriers.injecting.control_requests import (
     ControlRequest,
     MalformedRequestError,
+    SuspendedAction,
     decode_request,
+    decode_suspended,
 )
-from streaming.source.barriers.injecting.suspended_requests import decode_suspended
 
 _COORDINATOR_POLL_S = 0.05
 _FETCH_WAIT_MS = 5_000
@@ -185,3 +188,47 @@ def _request_in(message: Message, now_ms: int) -> ControlRequest | None:
         return None
     _log.info("request_taken", where=location(message), mutation=type(request.mutation).__name__)
     return request
+
+
+class KafkaRequests:
+    """The control topic, as a suspended service reads it; it is made if it is missing."""
+
+    def __init__(self, kafka: KafkaSettings, topic: str) -> None:
+        self._kafka, self._topic = kafka, topic
+        self._reader: RangeReader | None = None
+
+    def _opened(self) -> RangeReader:
+        if self._reader is None:
+            create_control_topic(self._kafka, self._topic)
+            self._reader = RangeReader(self._kafka)
+        return self._reader
+
+    def end(self) -> int:
+        """The offset behind all records that are there. Raises: EnvironmentProblem, TopicError."""
+        return self._opened().watermarks(self._topic)[0].stable
+
+    def since(self, offset: int) -> Iterable[tuple[int, SuspendedAction]]:
+        """The requests to a suspended service from an offset on, oldest first, each with the offset behind it.
+
+        Raises: EnvironmentProblem, TopicError.
+        """
+        reader = self._opened()
+        marks = reader.watermarks(self._topic)[0]
+        found: list[tuple[int, SuspendedAction]] = []
+        for chunk in reader.read(self._topic, {0: (max(offset, marks.earliest), marks.stable)}):
+            for message in chunk:
+                try:
+                    action = decode_suspended(message.value())
+                except MalformedRequestError as reason:
+                    _log.warning("request_skipped", where=location(message), reason=str(reason))
+                    continue
+                if action is not None:
+                    _log.info("request_taken", where=location(message), action=type(action).__name__)
+                    found.append((located(message)[1] + 1, action))
+        return found
+
+    def close(self) -> None:
+        """Leave the topic; it is opened again when it is read."""
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None

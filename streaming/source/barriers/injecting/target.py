@@ -20,7 +20,7 @@ from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, header_of, located
 from streaming.kafka.topics import create_topic, require_topic, stable_offsets_of
 from streaming.runtime.timing import monotonic_ms
-from streaming.source.barriers.last import BarrierLookup, BarrierSearch, agreed
+from streaming.source.barriers.found import BarrierLookup, BarrierSearch, agreed
 
 Ends = Callable[[], tuple[int, ...]]
 """The exclusive end of a barrier's interval in each partition of the data, once its transaction is committed."""

@@ -1,25 +1,29 @@
-"""Columns and types that a table gets by itself, from the schema of the first record that has them.
+"""Columns and types that a table gets by itself, and those that a schema of the registry has lost.
 
-`on_new_column: add` and `on_wider_type: widen` ask for them.
+From the schema of the first record that has them come new columns (`on_new_column: add`) and wider types
+(`on_wider_type: widen`); a schema without a column, or with a retired one in another type, is refused
+(`on_lost_column: stop`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
+from itertools import chain, takewhile
 from typing import TypeAlias
 
 import structlog
 
 from schemas.avro.registered import WriterSchema, framed_id
-from schemas.errors import BackfillError, Code, ConfigError, StateError
+from schemas.errors import BackfillError, Code, ConfigError, InputError, StateError
 from schemas.formats.upsert import UpsertFormat
 from schemas.formats.with_registry import RegistryFormat
+from schemas.kinds.columns import lost_column_text
 from schemas.kinds.table_changes import AddColumn, IgnoreField, TableChange, WidenColumn, changes_to_json
 from schemas.records import record_at, record_from_text
 from schemas.settings.config import ServiceConfig
+from schemas.table import Column
 from state.journal import Entry
 from streaming.control.known_table import version_of
 from streaming.inspect.new_fields import RowFields, fields_in_frame, fields_of_rows
@@ -187,3 +191,60 @@ class NewColumns:
             able.append(change)
             log.info(_EVENTS[type(change)], change=changes_to_json([change])[0])
         yield from able
+
+
+@dataclass(frozen=True)
+class LostColumns:
+    """The judgement of schemas, each before a record of it is read. `config` has the table by now."""
+
+    config: ServiceConfig
+
+    def refuse(self, schema: WriterSchema) -> None:
+        """Raise for a schema by which no record is to be read.
+
+        One that is older than the first with a column has not lost it. Raises: InputError: SCHEMA_INCOMPATIBLE for a
+        schema without a column that an earlier version of its subject has, COLUMN_RETYPED for a retired column in
+        another type; EnvironmentProblem when the registry does not answer.
+        """
+        format_ = self.config.upstream_format
+        if not isinstance(format_, RegistryFormat) or (own := _names(schema, format_)) is None:
+            return
+        columns, where = self.config.table.columns, f"{self.config.upstream}, schema {schema.id}"
+        for column in columns:
+            if column.is_retired and (reason := self._incompatible(schema, column, format_)):
+                found = f"retired column {column.name} in another type: {reason}"
+                raise InputError(Code.COLUMN_RETYPED, where=where, found=found)
+        lacking = [each for each in columns if not each.is_retired and own.isdisjoint(each.names_in_records)]
+        if format_.on_lost_column == "stop" and (lost := self._lost(schema, lacking, format_)):
+            raise InputError(
+                Code.SCHEMA_INCOMPATIBLE,
+                where=where,
+                found=lost_column_text(lost.name),
+                next_step=f"`backfill alter --retire {lost.name}` if it was dropped; else correct the schema",
+            )
+
+    def _lost(
+        self, schema: WriterSchema, lacking: Sequence[Column], format_: RegistryFormat
+    ) -> Column | None:
+        """The first of these columns that an earlier version of the schema's subject has."""
+        if not lacking:
+            return None
+        versions = list(Registry(self.config.registry).versions(schema.id, f"{self.config.upstream}-value"))
+        if all(version.id != schema.id for version in versions):  # those of another subject, as of keys
+            return None
+        for version in takewhile(lambda version: version.id != schema.id, versions):
+            names = _names(version, format_) or frozenset()
+            for column in lacking:
+                if not names.isdisjoint(column.names_in_records):
+                    return column
+        return None
+
+    def _incompatible(self, schema: WriterSchema, column: Column, format_: RegistryFormat) -> str | None:
+        alone = replace(self.config.table, columns=(*self.config.table.key_columns, column))
+        return format_.misfit_of("value", schema, alone)
+
+
+def _names(schema: WriterSchema, format_: RegistryFormat) -> frozenset[str] | None:
+    """The names of the fields of rows; None for a schema that no row has, as that of keys."""
+    fields = fields_of_rows(schema, format_)
+    return None if fields is None else frozenset(fields.by_name) or None

@@ -56,7 +56,7 @@ def _of_schemas(alone: ServiceConfig) -> dict[str, Any]:
     """The columns of the newest schema: of the key without a fill, all others with that of their first schema."""
     # Clients take half a second to import, which a table with columns does not need.
     from streaming.kafka.clients import KafkaSettings
-    from streaming.service.columns.new_columns import NewColumns
+    from streaming.service.columns import NewColumns
 
     found = NewColumns(alone, KafkaSettings.from_config(alone.kafka))
     newest = found.newest()

@@ -1,35 +1,156 @@
-"""Faults of the table in a running service, and the ends that it writes."""
+"""A suspended table: its fault, its end in the journal, and the requests to its service, which lead on.
+
+A fault of the table (a record, its schema, lost data, an output) does not pass by itself, and is not the process's. So
+the process stays up without batches: it shows what is wrong, and takes requests. A request has its
+effect when the service goes on from its state, as after a crash: the plan of the open batch is written anew, without
+the records or the job that were named. A crash before that plan is written finds the request again, for the journal
+says from which offset on requests were not acted on.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import structlog
 
-from schemas.errors import BackfillError, Code, ConfigError, EnvironmentProblem, Fenced, StateError
+from schemas.errors import (
+    BackfillError,
+    Code,
+    ConfigError,
+    EnvironmentProblem,
+    Fenced,
+    InputError,
+    StateError,
+    TopicError,
+)
+from schemas.job import JobDefinition
 from schemas.kinds.table_changes import TableChange, in_words
+from schemas.records import RecordId
 from schemas.settings.config import ServiceConfig
 from state.journal import Journal
 from state.storage import Storage, now_ms
 from state.values.bound_table import BoundTable
 from state.values.last_end import EndKind, FaultReport, LastEnd
+from state.values.plan import JobState
 from streaming.control.known_table import version_of
+from streaming.core.jobs import StartPause
 from streaming.kafka.clients import KafkaSettings
 from streaming.protocol.batches import Batches
+from streaming.protocol.lanes.redelivery import LogResets
 from streaming.registry.outputs import refusal_of_wider
 from streaming.runtime.sign_of_life import is_recent, last_seen_ms
 from streaming.runtime.signals import Stopped
-from streaming.service.columns.new_columns import NewColumns
+from streaming.service.columns import NewColumns
 from streaming.service.events import EventKind, ServiceEvent
-from streaming.service.suspended.decisions import Decisions
-from streaming.service.suspended.suspension import Suspension, is_table_fault
+from streaming.service.trouble import UpstreamWatch
 from streaming.service.vitals import Vitals
-from streaming.service.watches import UpstreamWatch
-from streaming.source.barriers.injecting.suspended_requests import AlterAndTryAgain, EndProcess
+from streaming.source.barriers.injecting.control_requests import (
+    AlterAndTryAgain,
+    DropAndTryAgain,
+    EndProcess,
+    SuspendedAction,
+    TryAgain,
+)
+from streaming.source.barriers.injecting.control_topic import KafkaRequests
 from streaming.source.upstream_checks import UpstreamGuard
+
+
+@dataclass
+class Decisions:
+    """The decisions so far of one process. Each holds until it ends, or the journal has it in a plan.
+
+    `skip_records` are left out if they are invalid, `dropped` are names of jobs, `changes` are those of the table.
+    `in_state` are jobs that the state has had since the process began.
+    """
+
+    skip_records: frozenset[RecordId]
+    log_resets: LogResets
+    start_pause: StartPause = field(default_factory=StartPause)
+    dropped: frozenset[str] = frozenset()
+    changes: tuple[TableChange, ...] = ()
+    in_state: frozenset[str] = frozenset()
+
+    def add(self, action: TryAgain | DropAndTryAgain | AlterAndTryAgain) -> None:
+        """Add the decision of a request."""
+        match action:
+            case DropAndTryAgain(job):
+                self.dropped |= {job}
+            case AlterAndTryAgain(changes):
+                self.changes += changes
+            case TryAgain(records, accepts):
+                self.skip_records |= records
+                self.log_resets.times += accepts
+
+    def batch_done(self, jobs: Iterable[JobState]) -> None:
+        """Leave open jobs to the state, and those that were dropped, too: a later one of that name is another job.
+
+        The table's changes are in the state as well.
+        """
+        self.in_state |= self.dropped.union(job.name for job in jobs if job.opened)
+        self.dropped, self.changes = frozenset(), ()
+
+    def still_configured(self, jobs: Iterable[JobDefinition]) -> tuple[JobDefinition, ...]:
+        """The jobs of the configuration that the state is still to get.
+
+        One that it had may have been dropped since: when the process goes on after trouble, it must not come back.
+        """
+        left = (job for job in jobs if job.name not in self.dropped | self.in_state)
+        return self.start_pause.configured(left)
+
+    def applied_to(self, config: ServiceConfig) -> ServiceConfig:
+        """The configuration of the next run, with `still_configured` jobs."""
+        return config.model_copy(update={"jobs": self.still_configured(config.jobs)})
+
+
+class Suspension:
+    """The suspensions of one process, one after another."""
+
+    def __init__(self, requests: KafkaRequests, owner: str, clock: Callable[[], int] = now_ms) -> None:
+        self._requests, self._owner, self._clock = requests, owner, clock
+        self.next_offset = 0
+        """The first request that was not taken."""
+
+    def begin(self, journal: Journal, fault: BackfillError, epoch: int) -> LastEnd:
+        """Write that the table is suspended; `epoch` is that of the last finished batch.
+
+        Raises: Fenced; as `KafkaRequests.end`.
+        """
+        at_ms, before = self._clock(), journal.last_end
+        end = LastEnd(EndKind.SUSPENDED, self._owner, at_ms, at_ms, epoch, FaultReport.from_error(fault))
+        # A request that came before a crash is still to be acted on.
+        goes_on = before is not None and before.is_suspended and end.repeats(before)
+        first = before.requests_from if before is not None and goes_on else self._requests.end()
+        self.next_offset = max(self.next_offset, first)
+        end = replace(end.after(before), requests_from=self.next_offset)
+        journal.write_end(end)
+        return end
+
+    def join(self, journal: Journal, end: LastEnd, code: Code) -> LastEnd:
+        """Add a fault that came up meanwhile; the first one stays the cause. Raises: Fenced."""
+        if end.fault is None or code in (end.fault.code, *end.joined):
+            return end
+        joined = replace(end, joined=(*end.joined, code))
+        journal.write_end(joined)
+        return joined
+
+    def next_action(self) -> SuspendedAction | None:
+        """The oldest action that was not taken, None if there is none. Raises: as `KafkaRequests.since`."""
+        for behind, action in self._requests.since(self.next_offset):
+            self.next_offset = behind
+            return action
+        return None
+
+    def settle(self, journal: Journal, end: LastEnd) -> None:
+        """Write that all actions so far were carried out: none is found again by the next start. Raises: Fenced."""
+        journal.write_end(replace(end, requests_from=self.next_offset))
+
+    def close(self) -> None:
+        """Leave the control topic until the next suspension."""
+        self._requests.close()
+
 
 _LOOK_S = 0.5
 
@@ -132,8 +253,8 @@ class TableFaults:
             return None
 
     def suspends(self, error: BackfillError) -> bool:
-        """True for an error that suspends the table."""
-        return self.is_on and self._state is not None and is_table_fault(error)
+        """True for an error that suspends the table: of a record, of its topic or of an output."""
+        return self.is_on and self._state is not None and isinstance(error, InputError | TopicError)
 
     def await_decision(self, fault: BackfillError, guard: UpstreamGuard) -> bool:
         """Suspend the table, and wait until a request tells how to go on. False: the process is to end.

@@ -1,12 +1,17 @@
-"""Upstream records as they lie in the topic: raw columns, before anything is decoded."""
+"""The upstream's raw records by column, before anything is decoded, and the ids of schemas that they name."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from schemas.avro.registered import FRAME_BYTES, framed_id
 
 RAW_SCHEMA = pa.schema(
     {
@@ -93,3 +98,36 @@ def _columns_of(batch: pa.RecordBatch, schema: pa.Schema) -> list[pa.Array]:
 
 def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else pa.array([], column.type)
+
+
+NO_ID = -1
+
+
+@dataclass(frozen=True)
+class NamedSchemas:
+    """The id that each record names, `NO_ID` for none: it is null, or has no frame."""
+
+    ids: npt.NDArray[np.int64]
+
+    @classmethod
+    def of(cls, halves: pa.BinaryArray) -> NamedSchemas:
+        """The ids of n keys, or n values."""
+        prefixes = pc.binary_slice(halves, 0, FRAME_BYTES).fill_null(b"").dictionary_encode()
+        found = [framed_id(prefix) for prefix in prefixes.dictionary.to_pylist()]
+        ids = np.array([NO_ID if each is None else each for each in found], np.int64)
+        return cls(ids[prefixes.indices.to_numpy()])
+
+    def within(self, wanted: Collection[int]) -> npt.NDArray[np.bool_]:
+        """True where the id is one of these."""
+        found: npt.NDArray[np.bool_] = np.isin(self.ids, list(wanted))
+        return found
+
+    def outside(self, known: Collection[int]) -> npt.NDArray[np.bool_]:
+        """True where there is an id, and it is none of these."""
+        found: npt.NDArray[np.bool_] = (self.ids != NO_ID) & ~self.within(known)
+        return found
+
+    @property
+    def distinct(self) -> list[int]:
+        """The ids that occur."""
+        return [int(each) for each in np.unique(self.ids) if each != NO_ID]

@@ -1,1 +1,0 @@
-"""Columns that schemas of records give a table, and take from it."""

@@ -1,1 +1,0 @@
-"""Fields of an upstream's first and newest rows, against the declared columns."""

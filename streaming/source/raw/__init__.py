@@ -1,1 +1,0 @@
-"""Raw upstream records: their vnodes, and how they are decoded."""
