@@ -1,4 +1,4 @@
-"""Small JSON files of a state, each there as a whole or not at all: schemas, empty ranges, pins, pace, counts.
+"""Small files of a state, each there as a whole or not at all: schemas, empty ranges, pins, pace, counts, presence.
 
 None of them is needed for exactly once. A lost schema costs a request to the registry; without the empty ranges
 DATA_LOST may be reported where nothing is lost; without a pace the configuration's counts; without its pin a version of
@@ -7,20 +7,24 @@ the replica is cleaned away; without counts those of jobs begin anew.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 
 from schemas.avro.registered import WriterSchema
-from state.storage import Storage, corrupt
+from state.storage import Storage, corrupt, now_ms
 from state.values.pin import ReplicaVersion
 
 SCHEMAS_FOLDER = "schemas"
 _EMPTY_RANGES = "upstream", "empty.json"
 _PACE = "initial", "pace.json"
-_COUNTS = "presence", "sent.json"
+PRESENCE_FOLDER = "presence"
+_COUNTS = PRESENCE_FOLDER, "sent.json"
 PINS_FOLDER = "pins"
+GONE_S = 20.0
+"""Without a sign of life for this long an owner counts as gone; a start of the JVM does not stop the signs."""
 
 
 class SchemaFiles:
@@ -183,3 +187,23 @@ def written_ms(storage: Storage, *parts: str) -> int | None:
     """The Unix milliseconds at which a file was written, by the storage's clock; None without the file."""
     written_ns = storage.filesystem.get_file_info(storage.path(*parts)).mtime_ns
     return None if written_ns is None else int(written_ns) // 1_000_000
+
+
+def alive_file(owner: str) -> str:
+    """The name of an owner's file."""
+    return f"{short_hash(owner)}.alive"
+
+
+def short_hash(text: str) -> str:
+    """A name for a text of any length."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def last_seen_ms(storage: Storage, owner: str) -> int | None:
+    """Unix time of an owner's last sign of life; None where it left none, as one that ended by itself."""
+    return written_ms(storage, PRESENCE_FOLDER, alive_file(owner))
+
+
+def is_recent(seen_ms: int | None) -> bool:
+    """True if an owner with this last sign of life counts as alive now."""
+    return seen_ms is not None and now_ms() - seen_ms <= GONE_S * 1_000

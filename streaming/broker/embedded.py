@@ -29,8 +29,7 @@ from schemas.errors import Code, EnvironmentProblem
 from schemas.settings.config import ServiceConfig
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import create_topic, partitions_of
-from streaming.runtime.java.home import java, log_options
-from streaming.runtime.java.jars import JarSet, broker_archive, ensure, sharing
+from streaming.runtime.java.jars import JarSet, broker_archive, ensure, java, log_options, sharing
 from streaming.runtime.paths import log_folder
 
 _HOST = "127.0.0.1"

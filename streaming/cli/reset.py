@@ -19,8 +19,7 @@ from state.storage import Storage
 from streaming.cli.configuration import ConfigArgument, ConfigOption, JsonOption, required_config, usage
 from streaming.cli.jobs.definitions import known_jobs
 from streaming.control.state_view import StateReader
-from streaming.lane.before import rows_name
-from streaming.lane.before.folder import rows_root
+from streaming.lane.before.folder import rows_name, rows_root
 from streaming.protocol.lanes.attempts import transactional_id
 from streaming.registry.client import subjects
 from streaming.service.left_out_columns import load

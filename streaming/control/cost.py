@@ -138,5 +138,5 @@ def _encoded_bytes(rows: pa.Table, job: JobDefinition, table: TableSchema) -> in
     arrays = {name: rows[name].combine_chunks() for name in rows.column_names}
     parts = np.zeros(rows.num_rows, np.int32)
     shown = SnapshotRows(output=Output(job, table), parts=parts, barrier=_ANY_BARRIER, arrays=arrays)
-    records = shown.records()
+    records = shown.records
     return int(records.keys.nbytes + records.values.nbytes)

@@ -1,14 +1,14 @@
 """The changes of a lane, brought into order: by interval, then by upstream partition and offset.
 
 Rows come out of the shuffle in any order. Every key lives in one upstream partition, so this order keeps the
-changes of each key in theirs (`streaming.lane.moved` where that is not so), and intervals cut the rows into contiguous
+changes of each key in theirs (`moved_in_order` where that is not so), and intervals cut the rows into contiguous
 runs. The barriers' own records, those that say nothing of the table, and those that the plan leaves out are dropped
 here. Invalid records keep their position: see `streaming.lane.faults`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -18,6 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.avro.chunks import whole
+from schemas.codec.log_positions import positions_in
+from schemas.codec.logs import LogPosition
 from schemas.formats.protocol import KeyEncoder
 from schemas.records import NO_DATA, Op
 from schemas.table import TableSchema
@@ -26,7 +28,7 @@ from state.values.plan import BatchPlan
 from streaming.core.offset_ranges import readers
 from streaming.core.planning import markers_of
 from streaming.sink.columns import Encode
-from streaming.source.decoded import AFTER, BEFORE, HEADERS, KEY, MARKED
+from streaming.source.decoded import AFTER, BEFORE, HEADERS, KEY, MARKED, POSITION, TIME
 
 Bools = npt.NDArray[np.bool_]
 
@@ -223,6 +225,62 @@ def _changes(rows: pa.Table, interval: npt.NDArray[np.int64], table: TableSchema
         keys=keys,
         rows=rows,
     )
+
+
+def moved_in_order(changes: Changes, since: int, keys: pa.Array) -> Changes:
+    """The changes, those of keys that come from several partitions in order, from the interval `since` on.
+
+    `keys` are the encoded ones, without nulls. Changes come by interval, partition and offset.
+
+    They are taken by interval, so only those of one interval have to be compared. Those of each partition stay in
+    theirs; of the next ones of two partitions the one with the lower position goes first, where both have one in the
+    same log; else the one with the earlier timestamp, then that of the lower partition.
+    """
+    begin = int(np.searchsorted(changes.interval, since))
+    codes = keys[begin:].dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    groups = codes * (int(changes.interval.max(initial=0)) + 1) + changes.interval[begin:]
+    by_group = np.argsort(groups, kind="stable")
+    same = groups[by_group][1:] == groups[by_group][:-1]
+    partitions = changes.partitions
+    moves = same & (np.diff(partitions[begin:][by_group]) != 0)
+    if not moves.any():
+        return changes
+    bounds = np.flatnonzero(np.concatenate(([True], ~same, [True])))
+    order = np.arange(len(changes))
+    for group in np.unique(np.searchsorted(bounds, np.flatnonzero(moves), side="right") - 1).tolist():
+        rows = begin + by_group[bounds[group] : bounds[group + 1]]
+        order[rows] = list(_merged(changes, rows, partitions[rows]))
+    return changes.taken(order)
+
+
+def _merged(
+    changes: Changes, rows: npt.NDArray[np.int64], partitions: npt.NDArray[np.int32]
+) -> Iterable[int]:
+    """The rows of one key, which come partition by partition, in order."""
+    own = changes.rows.take(pa.array(rows))
+    positions: Sequence[LogPosition | None] = [None] * len(rows)
+    if POSITION in own.column_names:
+        positions = list(positions_in(own[POSITION].combine_chunks()))
+    times: list[int] = own[TIME].to_pylist()
+
+    def is_before(one: int, other: int) -> bool:
+        here, there = positions[one], positions[other]
+        if here and there and here.log == there.log and here.position and there.position:
+            if here.log.is_lower(here.position, there.position):
+                return True
+            if here.log.is_lower(there.position, here.position):
+                return False
+        return times[one] < times[other]
+
+    starts = np.flatnonzero(np.concatenate(([True], np.diff(partitions) != 0)))
+    queues = [list(queue) for queue in np.split(np.arange(len(rows)), starts[1:])]
+    while queues:
+        first = queues[0]
+        for other in queues[1:]:
+            if is_before(other[0], first[0]):
+                first = other
+        yield int(rows[first.pop(0)])
+        queues = [queue for queue in queues if queue]
 
 
 def log_rows(

@@ -1,4 +1,4 @@
-"""Invalid upstream records: detection is columnar, reports are one by one.
+"""Invalid upstream records, and those that wait for a schema: detection is columnar, reports are one by one.
 
 Those that are no records of the upstream's format were found when they were decoded (`streaming.source.decoded`).
 Checked here is what the contract forbids in every format: limits, marks of barriers, which images a change has, what a
@@ -28,7 +28,7 @@ from schemas.table import Column, TableSchema
 from state.columns import OFFSET, PARTITION
 from state.values.invalid_values import invalid_values
 from streaming.lane.changes import Bools, Changes
-from streaming.source.decoded import AFTER, BEFORE, ERROR, KEY, MARKED, SIZE
+from streaming.source.decoded import AFTER, AWAITED, BEFORE, ERROR, KEY, MARKED, SIZE
 
 Found = tuple[int, Code, str, str]
 """Row by index, code, what was found, what was expected."""
@@ -36,6 +36,8 @@ Found = tuple[int, Code, str, str]
 _SETTING = "limits.record_bytes"
 MOST_FAULTS = 1_000
 """Reported by one lane of one batch."""
+MOST_IDS = 1_000
+"""Reported by one lane at a time; the rest is reported once these are known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,12 @@ class Fault:
     found: str
     expected: str
     output: str | None = None
+
+
+def awaited_ids(changes: Changes) -> frozenset[int]:
+    """The schema ids in records of which the registry has not been asked yet, `MOST_IDS` at most."""
+    ids = pc.unique(pc.list_flatten(changes.rows[AWAITED])).to_pylist()
+    return frozenset(sorted(ids)[:MOST_IDS])
 
 
 def find_faults(

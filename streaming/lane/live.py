@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -21,22 +22,60 @@ import pyarrow as pa
 from schemas.error_table import expectation
 from schemas.errors import Code
 from schemas.position import position_to_text
+from state.values.plan import BatchPlan
+from streaming.core.offset_ranges import readers
 from streaming.core.visibility import HIDDEN, keyed, visible_ops
 from streaming.lane.changes import Bools, Changes
 from streaming.lane.faults import MOST_FAULTS, Fault
-from streaming.lane.shares import Shares, before_batch
-from streaming.lane.task import Faulty, LaneJob, LaneTask, LongRow
+from streaming.lane.task import Faulty, LaneJob, LaneTask, LongRow, UndoneError
 from streaming.sink.columns import ChangeColumns, OutputChanges
 from streaming.sink.output import Output
-from streaming.sink.writers import LaneWriters
+from streaming.sink.protocol import LaneWriters
 
 
-class TooLongError(Exception):
-    """Ends a transaction because of such records: of changes, or of a row of a snapshot read."""
+@dataclass(frozen=True)
+class Shares:
+    """The shares of one part of a lane's changes for its jobs, in their order.
 
-    def __init__(self, why: Faulty | LongRow) -> None:
-        self.why = why
-        super().__init__(why)
+    own        changes of the lane's vnodes in the batch: they become part of the log, and jobs that read the replica
+               are sent from them
+    upstream   records of the lane's upstream partitions, from before the batch too: for jobs that read the upstream;
+               None without such a job
+    """
+
+    own: Changes
+    upstream: Changes | None = None
+
+    @classmethod
+    def of(cls, changes: Changes, task: LaneTask, lane: int) -> Shares:
+        """The shares of changes that were checked for faults: all must be valid."""
+        plan = task.plan
+        if not readers(plan):
+            return cls(changes)
+        is_own = _within(changes.vnodes, task.vnodes(lane)) & ~before_batch(changes, plan)
+        is_theirs = _within(changes.partitions, task.upstream_partitions(lane))
+        return cls(changes.filtered(is_own), changes.filtered(is_theirs))
+
+    def of_job(self, job: LaneJob) -> Changes:
+        """The changes to which the job's positions apply."""
+        return self.upstream if job.reads_upstream and self.upstream is not None else self.own
+
+    @property
+    def intervals(self) -> range:
+        """The range from the first to the last interval with changes."""
+        every = [share.interval for share in (self.own, self.upstream) if share is not None and len(share)]
+        return (
+            range(min(each[0] for each in every), max(each[-1] for each in every) + 1) if every else range(0)
+        )
+
+
+def before_batch(changes: Changes, plan: BatchPlan) -> Bools:
+    """Flags: True for a change from before the batch's own changes."""
+    return changes.offsets < np.asarray(plan.first_offsets)[changes.partitions]
+
+
+def _within(values: npt.NDArray[np.int32], wanted: range) -> Bools:
+    return (values >= wanted.start) & (values < wanted.stop)
 
 
 class LiveChanges:
@@ -60,7 +99,7 @@ class LiveChanges:
         self._faults: list[Fault] = []
 
     def send(self, shares: Shares) -> None:
-        """Send a part; nothing more once a record was too long for its output. Raises: TooLongError for a row."""
+        """Send a part; nothing more once a record was too long for its output. Raises: UndoneError for a row."""
         if not shares.intervals:
             return
         visible = [(job, self._visible(job, shares.of_job(job))) for job in self._jobs]
@@ -74,9 +113,9 @@ class LiveChanges:
                     self._writers.writer_for(job.output).changes(runs[number])
 
     def end(self) -> None:
-        """Send the remaining barriers; call it behind the last part. Raises: TooLongError for changes."""
+        """Send the remaining barriers; call it behind the last part. Raises: UndoneError for changes."""
         if self._faults:
-            raise TooLongError(Faulty(tuple(self._faults)))
+            raise UndoneError(Faulty(tuple(self._faults)))
         self._close_before(len(self._task.plan.barriers))
 
     def _measure_others(self, shares: Shares) -> None:
@@ -94,7 +133,7 @@ class LiveChanges:
             return
         for fault in long_changes(job, changes, columns):
             if fault.offset < self._task.plan.first_offsets[fault.partition]:
-                raise TooLongError(long_record(job, fault))
+                raise UndoneError(long_record(job, fault))
             self._faults.append(fault)
 
     def _close_before(self, number: int) -> None:

@@ -23,13 +23,10 @@ from schemas.records import Op
 from state.values.seen import LaneMark, LaneSeen, Seen, digest, later
 from streaming.core.redelivery import Judgement
 from streaming.lane.changes import Bools, Changes
+from streaming.lane.task import Lack, UndoneError
 from streaming.source.decoded import POSITION
 
 _Indices = npt.NDArray[np.int64]
-
-
-class JudgementNeededError(Exception):
-    """A position of a lane falls or is repeated, and the task has no judgement. Nothing was sent."""
 
 
 class RedeliveryFilter:
@@ -56,7 +53,7 @@ class RedeliveryFilter:
     def __call__(self, changes: Changes, keys: pa.Array) -> Changes:
         """The changes without redelivered ones; `keys` are their encoded keys. All must be valid.
 
-        Raises: JudgementNeededError.
+        Raises: UndoneError(Lack.JUDGEMENT) where a position falls or is repeated, and there is no judgement.
         """
         if not len(changes):
             return changes
@@ -90,7 +87,7 @@ class RedeliveryFilter:
         is_unplaced = ~np.asarray(pc.is_valid(changes.rows[POSITION]), dtype=np.bool_)
         for row in rows[is_unplaced[rows] & (changes.ops[rows] == Op.DELETE)].tolist():
             if digest(_key(keys, row)) == waiting:
-                raise JudgementNeededError
+                raise UndoneError(Lack.JUDGEMENT)
 
     def _take(self, number: int, log: LogId, found: _Found, keys: pa.Array, changes: Changes) -> None:
         if not found.is_streamed:
@@ -104,7 +101,7 @@ class RedeliveryFilter:
             highest = known.highest
         falls = _falls(log, found.numbers, highest)
         if falls or _repeats(found, highest, at_highest, keys, changes.ops):
-            raise JudgementNeededError
+            raise UndoneError(Lack.JUDGEMENT)
         self._marks[number, log] = self._mark(known, found, keys, changes)
 
     def _mark(self, known: LaneMark | None, found: _Found, keys: pa.Array, changes: Changes) -> LaneMark:

@@ -13,24 +13,22 @@ from several partitions.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import chain
 
 import pyarrow as pa
 
+from schemas.kinds.sinks import SinkConfig
 from state.columns import log_schema
 from state.initial.chunks import write_waiting
 from state.journal import is_superseded
 from state.replica import write_log_file
 from state.storage import DataFile
-from streaming.lane.awaited import awaited_ids
 from streaming.lane.changes import Changes, count_no_data, log_rows, order_changes
-from streaming.lane.complete import Completion, RowsNeededError, completion_of
-from streaming.lane.faults import MOST_FAULTS, Fault, find_faults
-from streaming.lane.live import TooLongError
-from streaming.lane.redelivered import JudgementNeededError
+from streaming.lane.complete import Completion, completion_of
+from streaming.lane.faults import MOST_FAULTS, Fault, awaited_ids, find_faults
+from streaming.lane.live import Shares
 from streaming.lane.sending import send_all, send_letters
-from streaming.lane.shares import Shares
 from streaming.lane.task import (
     Awaits,
     Faulty,
@@ -42,6 +40,7 @@ from streaming.lane.task import (
     Sent,
     Superseded,
     Undone,
+    UndoneError,
     places_before,
 )
 from streaming.runtime import failpoints
@@ -49,7 +48,6 @@ from streaming.runtime.failpoints import Failpoint
 from streaming.runtime.timing import Stopwatch
 from streaming.sink.output import SinkPartition
 from streaming.sink.protocol import Mark
-from streaming.sink.writers import LaneWriters
 from streaming.source.decoded import check_decoded
 
 _PART_BYTES = 32 << 20
@@ -79,27 +77,6 @@ def run_lane(
     return _Lane(task, lane, schema, watch or Stopwatch()).run(batches)
 
 
-class _TooManyError(Exception):
-    """An interval that has to go in parts."""
-
-
-class _FaultyError(Exception):
-    """Ends a transaction because of records that are invalid, or can't be read yet."""
-
-
-class _SupersededError(Exception):
-    """Another instance owns the state."""
-
-
-@dataclass(frozen=True)
-class _Outgoing:
-    """The records sent to the outputs, and the outputs' ends; `already`: an earlier attempt had sent them."""
-
-    sent: Sent = Sent()  # noqa: RUF009 (a value)
-    ends: Mapping[SinkPartition, Mark] = field(default_factory=dict)
-    already: bool = False
-
-
 @dataclass
 class _Lane:
     task: LaneTask
@@ -114,60 +91,53 @@ class _Lane:
         self._faults: list[Fault] = []
         self._awaited: frozenset[int] = frozenset()
         self._changes = self._held_bytes = self._ignored = self._logged = 0
+        self._sent, self._already_sent = Sent(), False
+        self._ends: Mapping[SinkPartition, Mark] = {}
         self._complete: Completion
         self._unwritten: Changes | None = None
         """The last part that was asked for: it goes to the log after it was sent."""
 
+    @property
+    def _stem(self) -> str:
+        """The common prefix of the names of the lane's files."""
+        return f"{self.task.plan.epoch:020d}-{self.lane}"
+
     def run(self, batches: Iterable[pa.RecordBatch]) -> LaneOutcome:
         try:
             with completion_of(self.task, self.lane) as self._complete:
-                outgoing = self._run(batches)
-            return self._result(outgoing)
-        except _FaultyError:
-            return Undone(self.lane, Awaits(self._awaited) if self._awaited else Faulty(tuple(self._faults)))
-        except TooLongError as found:
-            return Undone(self.lane, found.why)
-        except _TooManyError:
-            return Undone(self.lane, Lack.PARTS)
-        except RowsNeededError:
-            return Undone(self.lane, Lack.ROWS_BEFORE)
-        except JudgementNeededError:
-            return Undone(self.lane, Lack.JUDGEMENT)
-        except _SupersededError:
-            return Undone(self.lane, Superseded())
-
-    def _result(self, outgoing: _Outgoing) -> LaneResult:
+                self._run(batches)
+        except UndoneError as undone:
+            return Undone(self.lane, undone.why)
         complete, reading = self._complete, self._complete.reading
         return LaneResult(
             lane=self.lane,
             log=tuple(self._log),
             waiting=tuple(self._waiting),
             released_rows=0 if reading is None else reading.released_rows,
-            sent=outgoing.sent,
-            ends=outgoing.ends,
+            sent=self._sent,
+            ends=self._ends,
             changes=self._changes,
             held_bytes=self._held_bytes,
-            already_sent=outgoing.already,
+            already_sent=self._already_sent,
             seen=complete.seen,
             redelivered=complete.redelivered,
             ignored=self._ignored,
             step_ms=self.watch.step_ms,
         )
 
-    def _run(self, batches: Iterable[pa.RecordBatch]) -> _Outgoing:
-        parts, outgoing = self._parts(batches), _Outgoing()
+    def _run(self, batches: Iterable[pa.RecordBatch]) -> None:
+        parts = self._parts(batches)
         # Whatever it is sent with, the first part has been looked at before; of a short interval it is all.
         first = next(parts)
-        if places_before(self.task, self._jobs):
-            outgoing = self._send(chain([first], parts))
+        if before := places_before(self.task, self._jobs):
+            self._send(chain([first], parts), before)
         else:
             for _ in parts:
                 pass
         self._write_log()
-        return outgoing
 
     def _parts(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Shares]:
-        """Yields at least one part. The log of each is written when the next one is asked for. Raises: _FaultyError."""
+        """Yields at least one part. The log of each is written when the next one is asked for. Raises: UndoneError."""
         for part in self._split(batches):
             changes = order_changes(part, self.schema, self.task.plan, self.task.table)
             task = self.task
@@ -185,7 +155,9 @@ class _Lane:
                 continue
             self._write_log()
             shares = Shares.of(changes, task, self.lane)
-            self._count(shares, held_bytes, len(changes))
+            # Records from before the batch are not counted.
+            self._changes += len(shares.own)
+            self._held_bytes += held_bytes * len(shares.own) // max(len(changes), 1)
             own, self._faults = self._complete(shares.own)
             self.watch.lap("before")
             if not self._faults:
@@ -194,8 +166,10 @@ class _Lane:
             self._write_waiting(_LOG_PART_BYTES)
         if not self._faults and not self._awaited:
             self._release()
-        if self._faults or self._awaited:
-            raise _FaultyError
+        if self._awaited:
+            raise UndoneError(Awaits(self._awaited))
+        if self._faults:
+            raise UndoneError(Faulty(tuple(self._faults)))
 
     def _release(self) -> None:
         """Bring the rows of released chunks into the log, as of the barrier. Behind the last part."""
@@ -203,24 +177,18 @@ class _Lane:
         if reading is None:
             return
         self._write_log()
-        stem = file_stem(self.task, self.lane)
-        self._log += [write_log_file(self.task.storage, rows, stem) for rows in reading.released()]
+        self._log += [write_log_file(self.task.storage, rows, self._stem) for rows in reading.released()]
         self._faults += self._complete.lacking()
         self._write_waiting()
         self.watch.lap("release")
 
     def _write_waiting(self, least_bytes: int = 0) -> None:
-        reading, task = self._complete.reading, self.task
+        reading = self._complete.reading
         if reading is None or (least_bytes and reading.is_anew):
             return
         rows = reading.waiting(least_bytes)
         if rows.num_rows:
-            self._waiting.append(write_waiting(task.storage, rows, file_stem(task, self.lane)))
-
-    def _count(self, shares: Shares, held_bytes: int, records: int) -> None:
-        """Count the batch's own changes and their bytes; records from before the batch are not counted."""
-        self._changes += len(shares.own)
-        self._held_bytes += held_bytes * len(shares.own) // max(records, 1)
+            self._waiting.append(write_waiting(self.task.storage, rows, self._stem))
 
     def _split(self, batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
         if not self._jobs and self.task.moves_from is None:
@@ -236,43 +204,45 @@ class _Lane:
             part.append(batch)
             held += batch.nbytes
             if held > self.task.limits.lane_bytes:
-                raise _TooManyError
+                raise UndoneError(Lack.PARTS)
         return part
 
-    def _send(self, parts: Iterable[Shares]) -> _Outgoing:
+    def _send(
+        self, parts: Iterable[Shares], before: Mapping[SinkConfig, Mapping[SinkPartition, int | None]]
+    ) -> None:
         task = self.task
-        before = places_before(task, self._jobs)
         with task.open_writers(self.lane, before) as writers:
             self.watch.lap("init")
             failpoints.reach(Failpoint.LANE_OPENED)
             if is_superseded(task.storage, task.journal_version):
-                raise _SupersededError
-            already_sent = all(writers.already_sent(before, task.plan.epoch, task.known_ends))
+                raise UndoneError(Superseded())
+            self._already_sent = all(writers.already_sent(before, task.plan.epoch, task.known_ends))
             self.watch.lap("look")
-            send = self._send_all if already_sent else self._send_in_transaction
-            sent = send(parts, writers)
+            if self._already_sent:
+                self._sent = send_all(task, self._jobs, parts, writers, self.watch)
+            else:
+                failpoints.reach(Failpoint.LANE_LOOKED)
+                with writers.transaction():
+                    send_letters(task, self.lane, self._jobs, writers)
+                    self._sent = send_all(task, self._jobs, parts, writers, self.watch)
+                    failpoints.reach(Failpoint.LANE_SENT)
+                failpoints.reach(Failpoint.LANE_COMMITTED)
             self.watch.lap("commit")
-            return _Outgoing(sent, writers.ends(), already_sent)
-
-    def _send_in_transaction(self, parts: Iterable[Shares], writers: LaneWriters) -> Sent:
-        failpoints.reach(Failpoint.LANE_LOOKED)
-        with writers.transaction():
-            send_letters(self.task, self.lane, self._jobs, writers)
-            sent = self._send_all(parts, writers)
-            failpoints.reach(Failpoint.LANE_SENT)
-        failpoints.reach(Failpoint.LANE_COMMITTED)
-        return sent
-
-    def _send_all(self, parts: Iterable[Shares], writers: LaneWriters) -> Sent:
-        return send_all(self.task, self._jobs, parts, writers, self.watch)
+            self._ends = writers.ends()
 
     def _write_log(self) -> None:
-        if self._unwritten is not None:
-            self._log += write_log(self.task, self.lane, self._unwritten, self._logged)
-            self._logged += len(self._unwritten)
-            self._unwritten = None
-            self.watch.lap("log")
-            failpoints.reach(Failpoint.LANE_LOGGED)
+        """Write the last part, hidden changes too, to a file that the driver is to commit."""
+        changes, task = self._unwritten, self.task
+        if changes is None:
+            return
+        # Nothing is kept of rows without identity: what is committed then only says how far the batches are.
+        if len(changes) and task.table.has_key:
+            rows = log_rows(changes, task.plan, log_schema(task.table), task.moves_from, self._logged)
+            self._log.append(write_log_file(task.storage, rows, self._stem))
+        self._logged += len(changes)
+        self._unwritten = None
+        self.watch.lap("log")
+        failpoints.reach(Failpoint.LANE_LOGGED)
 
 
 def _pieces(
@@ -289,21 +259,3 @@ def _pieces(
             yield piece
             piece, rows, held = [], 0, 0
     yield piece
-
-
-def write_log(task: LaneTask, lane: int, changes: Changes, first: int = 0) -> list[DataFile]:
-    """All changes of a lane, hidden ones too, in a file (none without changes) that the driver is to commit.
-
-    `first` is the number of those that the lane has written before.
-
-    Nothing is kept of rows without identity: what is committed then only says how far the batches are.
-    """
-    if not len(changes) or not task.table.has_key:
-        return []
-    rows = log_rows(changes, task.plan, log_schema(task.table), task.moves_from, first)
-    return [write_log_file(task.storage, rows, file_stem(task, lane))]
-
-
-def file_stem(task: LaneTask, lane: int) -> str:
-    """The common prefix of the names of a lane's files."""
-    return f"{task.plan.epoch:020d}-{lane}"

@@ -23,14 +23,13 @@ import pyarrow as pa
 from schemas.avro.chunks import chunks, whole
 from schemas.position import Key, position_to_text
 from schemas.records import Barrier
-from streaming.lane.live import LiveChanges, TooLongError, too_long_expected
-from streaming.lane.shares import Shares
-from streaming.lane.task import LaneJob, LaneTask, LongRow, Sent
+from streaming.lane.live import LiveChanges, Shares, too_long_expected
+from streaming.lane.task import LaneJob, LaneTask, LongRow, Sent, UndoneError
 from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint
 from streaming.runtime.timing import Stopwatch
 from streaming.sink.columns import SnapshotRows
-from streaming.sink.writers import LaneWriters
+from streaming.sink.protocol import LaneWriters
 
 _ENOUGH_ROWS = 8_192
 """Rows that are sent together: a piece takes a millisecond whatever it holds, and each of many parts may have a row."""
@@ -94,12 +93,10 @@ def _send_snapshot(
     gathered = _GatheredRows(job, barrier, writers)
     if job.plan.slices:
         parts = frozenset(item.part for item in job.plan.slices)
-        columns = job.read_columns()
         watch.lap("snapshot")
-        read_slice = job.scan.reader(parts, columns)
-        watch.lap(
-            "overlay"
-        )  # what the slices share, which follows from the log's files, whatever is read beneath it
+        read_slice = job.scan.reader(parts, gathered.columns)
+        # What the slices share, which follows from the log's files, whatever is read beneath it.
+        watch.lap("overlay")
         for item in job.plan.slices:
             count = 0
             for rows in read_slice(item):
@@ -116,7 +113,7 @@ class _GatheredRows:
     def __init__(self, job: LaneJob, barrier: Barrier, writers: LaneWriters) -> None:
         self._job, self._barrier, self._writer = job, barrier, writers.writer_for(job.output)
         self._is_sent = writers.lacks(job.output)
-        self._columns = list(job.read_columns())
+        self.columns = job.definition.read_columns(job.table)
         self._held: list[tuple[int, pa.Table]] = []
         self._rows = self._bytes = 0
         self.sent = 0
@@ -124,7 +121,7 @@ class _GatheredRows:
 
     def add(self, part: int, rows: pa.Table) -> None:
         """Rows that were read in a part; they are sent in the order in which they come."""
-        self._held.append((part, rows.select(self._columns)))
+        self._held.append((part, rows.select(self.columns)))
         self._rows += rows.num_rows
         self._bytes += rows.nbytes
         if self._rows >= _ENOUGH_ROWS or self._bytes >= _ENOUGH_BYTES:
@@ -144,7 +141,7 @@ class _GatheredRows:
 
     def _send(self, parts: npt.NDArray[np.int32], chunk: pa.Table) -> None:
         job = self._job
-        arrays = {name: whole(chunk[name]) for name in self._columns}
+        arrays = {name: whole(chunk[name]) for name in self.columns}
         passes = job.passes(arrays)
         if passes is not None:
             arrays = {name: array.filter(passes) for name, array in arrays.items()}
@@ -152,7 +149,7 @@ class _GatheredRows:
         if len(parts):
             rows = SnapshotRows(output=job.output, parts=parts, barrier=self._barrier, arrays=arrays)
             if self._is_sent and (too_long := _long_row(job, rows)) is not None:
-                raise TooLongError(too_long)
+                raise UndoneError(too_long)
             self._writer.rows(rows)
         self.sent += len(parts)
 
@@ -162,7 +159,7 @@ def _long_row(job: LaneJob, rows: SnapshotRows) -> LongRow | None:
     limit = job.record_bytes
     if limit is None:
         return None
-    records = rows.records()
+    records = rows.records
     for number in records.longer_than(limit):
         key: Key = tuple(values[number].as_py() for values in rows.keys)
         found = f"a row of {records.size(number)} bytes in the output {job.output.topic}"

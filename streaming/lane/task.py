@@ -39,8 +39,7 @@ from streaming.runtime.failpoints import Armed
 from streaming.scan.protocol import PinnedScan
 from streaming.sink.dead_letters import ReadLetters
 from streaming.sink.output import Output, SinkPartition
-from streaming.sink.protocol import Mark, OpenWriter
-from streaming.sink.writers import LaneWriters, open_writers
+from streaming.sink.protocol import LaneWriters, Mark, OpenWriter, open_writers
 
 
 @dataclass(frozen=True)
@@ -218,6 +217,14 @@ LaneOutcome = LaneResult | Undone
 """The result that a lane reports to the driver."""
 
 
+class UndoneError(Exception):
+    """Ends a lane's part, and its transaction before anything of it is visible: the reason is that of `Undone`."""
+
+    def __init__(self, why: Faulty | LongRow | Awaits | Lack | Superseded) -> None:
+        super().__init__(why)
+        self.why = why
+
+
 @dataclass(frozen=True)
 class LaneJob:
     """A job as one lane sees it: `plan` has the lane's slices only, `before` its parts' progress at the start."""
@@ -274,14 +281,6 @@ class LaneJob:
         """The positions of its parts after the batch, which decide what is visible. Ignore their row counts."""
         return self.plan.progress_after(self.before)
 
-    def places(self) -> list[SinkPartition]:
-        """The lane's partitions of the output."""
-        return [self.output.partition(partition) for partition in self.partitions]
-
-    def read_columns(self) -> tuple[str, ...]:
-        """The columns that a slice is read with."""
-        return self.definition.read_columns(self.table)
-
     def passes(self, arrays: Mapping[str, pa.Array]) -> pa.Array | None:
         """True where the filter is TRUE (False where it is NULL); None without a filter."""
         return None if self.filter is None else evaluate(self.filter, arrays).fill_null(False)
@@ -334,8 +333,8 @@ def places_before(
     for job in jobs:
         first = 0 if job.plan.opens else job.plan.gains_from
         before = {
-            place: None if first is not None and number >= first else start
-            for number, place in zip(job.partitions, job.places(), strict=True)
+            job.output.partition(number): None if first is not None and number >= first else start
+            for number in job.partitions
         }
         places.setdefault(job.definition.sink, {}).update(before)
     return places

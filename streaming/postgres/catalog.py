@@ -60,7 +60,10 @@ FROM pg_replication_slots s WHERE s.slot_name = %s
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server. `system` identifies its cluster of databases. `is_standby`: it follows another server."""
+    """A server: the facts of `_SERVER`. `system` identifies its cluster of databases.
+
+    `is_standby`: it follows another server.
+    """
 
     version: int
     is_standby: bool
@@ -94,8 +97,17 @@ class Publication:
 
 @dataclass(frozen=True, slots=True)
 class FoundTable:
-    """A table of the database. `kind`, `persistence` and `identity` are letters of `pg_class`."""
+    """A table of the database; its facts from `oid` on are those of `_TABLE`, in its order.
 
+    `kind`, `persistence` and `identity` are letters of `pg_class`.
+    """
+
+    columns: tuple[FoundColumn, ...]
+    primary_key: tuple[str, ...]
+    """In its index's order; empty without one."""
+    identity_columns: tuple[str, ...]
+    """The columns of the index that is its replica identity; empty without one."""
+    publications: tuple[Publication, ...]
     oid: int
     schema: str
     name: str
@@ -106,12 +118,6 @@ class FoundTable:
     hides_rows: bool
     readable: bool
     """True with the right to read all columns: locking a table takes more than a right to some."""
-    columns: tuple[FoundColumn, ...]
-    primary_key: tuple[str, ...]
-    """In its index's order; empty without one."""
-    identity_columns: tuple[str, ...]
-    """The columns of the index that is its replica identity; empty without one."""
-    publications: tuple[Publication, ...]
 
     @property
     def place(self) -> str:
@@ -143,8 +149,8 @@ class ReplicationSlot:
 
 def server_of(session: Session) -> Server:
     """The server of the session. Raises: as `Session`."""
-    [(version, standby, database, system, encoding, row)] = session.rows(_SERVER)
-    return Server(version, standby, database, system, encoding, row)
+    [facts] = session.rows(_SERVER)
+    return Server(*facts)
 
 
 def table_of(session: Session, name: str) -> FoundTable | None:
@@ -152,34 +158,18 @@ def table_of(session: Session, name: str) -> FoundTable | None:
     found = session.rows(_TABLE, [name])
     if not found:
         return None
-    [(oid, schema, table, kind, persistence, identity, children, hides, usable)] = found
-    columns = tuple(
-        FoundColumn(column, DatabaseType(type_name, type_kind, modifier), generated, collation)
-        for column, type_name, type_kind, modifier, generated, collation in session.rows(_COLUMNS, [oid, oid])
-    )
-    primary: tuple[str, ...] = ()
-    replica: tuple[str, ...] = ()
-    for is_primary, is_identity, names in session.rows(_INDEXES, [oid]):
-        primary = tuple(names) if is_primary else primary
-        replica = tuple(names) if is_identity else replica
-    publications = tuple(
-        _publication(publication, whole, listed)
-        for publication, whole, listed in session.rows(_PUBLICATIONS, [schema, table])
-    )
+    [facts] = found
+    oid, schema, table, *_ = facts
+    indexes = session.rows(_INDEXES, [oid])
     return FoundTable(
-        oid,
-        schema,
-        table,
-        kind,
-        persistence,
-        identity,
-        children,
-        hides,
-        usable,
-        columns,
-        primary,
-        replica,
-        publications,
+        tuple(
+            FoundColumn(column, DatabaseType(*found_type), generated, collation)
+            for column, *found_type, generated, collation in session.rows(_COLUMNS, [oid, oid])
+        ),
+        next((tuple(names) for is_primary, _, names in indexes if is_primary), ()),
+        next((tuple(names) for _, is_identity, names in indexes if is_identity), ()),
+        tuple(_publication(*each) for each in session.rows(_PUBLICATIONS, [schema, table])),
+        *facts,
     )
 
 

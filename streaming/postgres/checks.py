@@ -64,10 +64,11 @@ def check_server(server: Server) -> None:
     """
     if server.version < OLDEST_VERSION:
         found = f"PostgreSQL {server.version // 10_000}"
-        raise ConfigError(Code.POSTGRES_UNFIT, where=f"database {server.database}", found=found)
-    if server.is_standby:
+    elif server.is_standby:
         found = "a server in recovery, which follows another one"
-        raise ConfigError(Code.POSTGRES_UNFIT, where=f"database {server.database}", found=found)
+    else:
+        return
+    raise ConfigError(Code.POSTGRES_UNFIT, where=f"database {server.database}", found=found)
 
 
 def check_slot(slot: ReplicationSlot | None, server: Server, *, must_stream: bool) -> ReplicationSlot:
@@ -149,12 +150,6 @@ def _place(found: FoundTable) -> str:
     return f"table {found.place}"
 
 
-def _present(found: FoundTable, name: str) -> FoundColumn:
-    column = found.column(name)
-    assert column is not None, name
-    return column
-
-
 def check_columns(declared: Declared, found: FoundTable) -> dict[str, ColumnReading]:
     """The readings of the declared columns. Raises: ConfigError(POSTGRES_TABLE_MISFIT)."""
     readings: dict[str, ColumnReading] = {}
@@ -192,14 +187,15 @@ def check_key(declared: Declared, found: FoundTable, server: Server) -> None:
     key, place = declared.table.primary_key, _place(found)
     fits = found.primary_key == key or (declared.mode == "whole" and set(found.primary_key) == set(key))
     if not fits:
-        there = f"the primary key ({', '.join(found.primary_key)})" if found.primary_key else "no primary key"
-        raise ConfigError(Code.POSTGRES_KEY_MISFIT, where=place, found=there, key=", ".join(key))
+        other = f"the primary key ({', '.join(found.primary_key)})" if found.primary_key else "no primary key"
+        raise ConfigError(Code.POSTGRES_KEY_MISFIT, where=place, found=other, key=", ".join(key))
     if declared.mode == "whole":
         return
-    for column in declared.table.key_columns:
-        misfit = _order_misfit(_present(found, column.name), declared.forms.time, server)
+    there = {column.name: column for column in found.columns}
+    for name in key:
+        misfit = _order_misfit(there[name], declared.forms.time, server)
         if misfit is not None:
-            raise ConfigError(Code.POSTGRES_KEY_ORDER, where=f"{place}, column {column.name}", found=misfit)
+            raise ConfigError(Code.POSTGRES_KEY_ORDER, where=f"{place}, column {name}", found=misfit)
 
 
 def _order_misfit(found: FoundColumn, time: TimeMode | None, server: Server) -> str | None:
@@ -256,13 +252,16 @@ def _unpublished(declared: Declared, found: FoundTable) -> str | None:
     """The reason why the connector's publication (any, if that is unknown) lacks events; None if it has all of them."""
     named = [each for each in found.publications if declared.publication in (None, each.name)]
     if not named:
-        which = "no publication" if declared.publication is None else "a publication of the connector"
-        root = " under its own name (publish_via_partition_root)" if found.kind == _PARTITIONED else ""
-        return (
-            f"{which} that has it{root}" if declared.publication is None else f"{which} that lacks it{root}"
+        which = (
+            "no publication that has it"
+            if declared.publication is None
+            else "a publication of the connector that lacks it"
+        )
+        return which + (
+            " under its own name (publish_via_partition_root)" if found.kind == _PARTITIONED else ""
         )
     faults = [_incomplete(each, declared.table) for each in named]
-    return next((fault for fault in faults if fault), None) if all(faults) else None
+    return faults[0] if all(faults) else None
 
 
 def _incomplete(publication: Publication, table: TableSchema) -> str | None:

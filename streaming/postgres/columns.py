@@ -89,22 +89,19 @@ Rule = Callable[[DatabaseType, ColumnType, EventForms], ColumnReading | None]
 
 def reading_of(found: DatabaseType, declared: ColumnType, forms: EventForms) -> ColumnReading | None:
     """The reading of a column of a type as it is declared; None if an event of it would give another value, or none."""
-    if found.kind == "e":
-        return _text(found, declared, forms)
-    rule = _RULES.get(found.name)
+    rule = _TEXT if found.kind == "e" else _RULES.get(found.name)
     return None if rule is None else rule(found, declared, forms)
 
 
-def _exactly(name: TypeName) -> Rule:
+def _as(
+    *names: TypeName, expression: str = "{}", arrow: pa.DataType | None = None, form: Form = "plain"
+) -> Rule:
+    """The rule of a type that has one reading, and may be declared as any of these."""
+
     def rule(_: DatabaseType, declared: ColumnType, __: EventForms) -> ColumnReading | None:
-        return ColumnReading("{}", declared.arrow) if declared.name is name else None
+        return ColumnReading(expression, arrow or declared.arrow, form) if declared.name in names else None
 
     return rule
-
-
-def _integer(_: DatabaseType, declared: ColumnType, __: EventForms) -> ColumnReading | None:
-    fits = declared.name in (TypeName.INT, TypeName.BIGINT)
-    return ColumnReading("{}", declared.arrow) if fits else None
 
 
 def _numeric(found: DatabaseType, declared: ColumnType, forms: EventForms) -> ColumnReading | None:
@@ -120,33 +117,12 @@ def _numeric(found: DatabaseType, declared: ColumnType, forms: EventForms) -> Co
     return ColumnReading(expression, declared.arrow)
 
 
-def _text(_: DatabaseType, declared: ColumnType, __: EventForms) -> ColumnReading | None:
-    return ColumnReading("{}", pa.string()) if declared.name is TypeName.STRING else None
-
-
-def _bytes(_: DatabaseType, declared: ColumnType, __: EventForms) -> ColumnReading | None:
-    if declared.name is not TypeName.BINARY:
-        return None
-    return ColumnReading("encode({}, 'hex')", pa.string(), "hex")
-
-
-def _array(_: DatabaseType, declared: ColumnType, __: EventForms) -> ColumnReading | None:
-    if declared.name is not TypeName.STRING:
-        return None
-    return ColumnReading("array_to_json({})", pa.string(), "array")
-
-
 def _timestamp(found: DatabaseType, declared: ColumnType, forms: EventForms) -> ColumnReading | None:
     """The mode `connect` is milliseconds; its events have no finer digits."""
     if declared.name is not TypeName.TIMESTAMP or forms.time is None:
         return None
     cut = forms.time == "connect" and not _in_millis(found)
     return ColumnReading("date_trunc('milliseconds', {})" if cut else "{}", pa.timestamp("us"))
-
-
-def _zoned(_: DatabaseType, declared: ColumnType, __: EventForms) -> ColumnReading | None:
-    """ISO text with all its digits, in every mode."""
-    return ColumnReading("{}", pa.timestamp("us", tz="UTC")) if declared.name is TypeName.TIMESTAMP else None
 
 
 def _time_of_day(found: DatabaseType, declared: ColumnType, forms: EventForms) -> ColumnReading | None:
@@ -165,22 +141,23 @@ def _in_millis(found: DatabaseType) -> bool:
     return found.digits is not None and found.digits <= _MILLI_DIGITS
 
 
+_TEXT = _as(TypeName.STRING)
+_LIST = _as(TypeName.STRING, expression="array_to_json({})", form="array")
 _RULES: dict[str, Rule] = {
-    "bool": _exactly(TypeName.BOOLEAN),
-    "int2": _integer,
-    "int4": _integer,
-    "int8": _exactly(TypeName.BIGINT),
-    "float4": _exactly(TypeName.FLOAT),
-    "float8": _exactly(TypeName.DOUBLE),
+    "bool": _as(TypeName.BOOLEAN),
+    **dict.fromkeys(("int2", "int4"), _as(TypeName.INT, TypeName.BIGINT)),
+    "int8": _as(TypeName.BIGINT),
+    "float4": _as(TypeName.FLOAT),
+    "float8": _as(TypeName.DOUBLE),
     "numeric": _numeric,
-    "bytea": _bytes,
-    "date": _exactly(TypeName.DATE),
+    "bytea": _as(TypeName.BINARY, expression="encode({}, 'hex')", arrow=pa.string(), form="hex"),
+    "date": _as(TypeName.DATE),
     "timestamp": _timestamp,
-    "timestamptz": _zoned,
+    "timestamptz": _as(TypeName.TIMESTAMP),  # ISO text with all its digits, in every mode
     "time": _time_of_day,
-    **dict.fromkeys(("text", "varchar", "bpchar", "citext", "uuid", "json", "jsonb", "xml"), _text),
-    **dict.fromkeys(("inet", "cidr", "macaddr", "macaddr8"), _text),
-    **dict.fromkeys(("_int2", "_int4", "_int8", "_bool", "_text", "_varchar", "_uuid"), _array),
+    **dict.fromkeys(("text", "varchar", "bpchar", "citext", "uuid", "json", "jsonb", "xml"), _TEXT),
+    **dict.fromkeys(("inet", "cidr", "macaddr", "macaddr8"), _TEXT),
+    **dict.fromkeys(("_int2", "_int4", "_int8", "_bool", "_text", "_varchar", "_uuid"), _LIST),
 }
 """By the name of the type in the database. Other types have no value in events that could be declared."""
 
@@ -257,17 +234,20 @@ def _finished(found: pa.ChunkedArray, reading: ColumnReading, column: Column) ->
         values = pa.array([], found.type)
     if values.null_count and not column.nullable:
         raise Unreadable(column.name, Code.PK_NULL)
-    match reading.form:
-        case "hex":
-            return from_hex(values)
-        case "array":
-            return _as_jackson(values)
-        case _:
-            pass
+    if reading.form == "hex":
+        return from_hex(values)
+    if reading.form == "array":
+        return _as_jackson(values)
     if column.type.name is TypeName.DECIMAL:
-        _check_decimal(values, column)
+        try:
+            values.validate(full=True)
+        except pa.ArrowInvalid:
+            raise Unreadable(column.name) from None
     elif column.type.name in (TypeName.DATE, TypeName.TIMESTAMP):
-        _check_calendar(values, column)
+        # Arrow reads years up to 9999 and the year 0, which does not exist.
+        first = pc.min(pc.year(values)).as_py()
+        if first is not None and first < 1:
+            raise Unreadable(column.name)
     return values.cast(column.type.arrow)
 
 
@@ -291,17 +271,3 @@ def _as_jackson(texts: pa.Array) -> pa.Array:
     if not pc.any(pc.match_substring_regex(texts, _ESCAPED_OTHERWISE)).as_py():
         return texts
     return pa.array([text and read_value(text).text for text in texts.to_pylist()], pa.string())
-
-
-def _check_decimal(values: pa.Array, column: Column) -> None:
-    try:
-        values.validate(full=True)
-    except pa.ArrowInvalid:
-        raise Unreadable(column.name) from None
-
-
-def _check_calendar(values: pa.Array, column: Column) -> None:
-    """Arrow reads years up to 9999 and the year 0, which does not exist."""
-    years = pc.min_max(pc.year(values)).as_py()
-    if years["min"] is not None and years["min"] < 1:
-        raise Unreadable(column.name)

@@ -12,7 +12,7 @@ A chunk is one transaction. Its order is what makes it right:
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -143,7 +143,7 @@ class ChunkReader:
         Raises: as every request; InputError for a value that no event could have either; errors of `keep`.
         """
         query = sql.SQL("SELECT {} FROM {} t{} ORDER BY {} LIMIT {}").format(
-            self._columns_sql(),
+            self._columns_sql(self._readings),
             self._table,
             self._within_sql(keys),
             self._order_sql(),
@@ -161,15 +161,14 @@ class ChunkReader:
         """All rows, in no order, as one snapshot sees them, which is held all the time."""
         snapshot, written = self._begin()
         self._session.execute("SET LOCAL statement_timeout = 0")
-        query = sql.SQL("SELECT {} FROM {} t").format(self._columns_sql(), self._table)
+        query = sql.SQL("SELECT {} FROM {} t").format(self._columns_sql(self._readings), self._table)
         rows, size, _ = self._copied(query, keep)
         self._session.execute("COMMIT")
         return ReadChunk(Chunk(KeyRange(), snapshot, written, rows), size)
 
     def _begin(self) -> tuple[TransactionSnapshot, int]:
         self._session.execute(_BEGIN)
-        lock = sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(self._table)
-        self._session.execute(self._session.text_of(lock))
+        self._session.execute(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(self._table))
         [(snapshot, written, columns)] = self._session.rows(
             _SNAPSHOT, [self._found.oid, list(self._readings)]
         )
@@ -217,20 +216,17 @@ class ChunkReader:
     def _estimate(self) -> int:
         """The planner's estimate: the rows per block that were counted last, times the current blocks."""
         query = sql.SQL("EXPLAIN (FORMAT JSON) SELECT FROM {}").format(self._table)
-        [[plan]] = self._session.rows(self._session.text_of(query))
+        [[plan]] = self._session.rows(query)
         return int(plan[0]["Plan"]["Plan Rows"])
 
     def _size(self) -> int:
         [[size]] = self._session.rows(_SIZE, [self._found.oid, self._found.oid])
         return int(size)
 
-    def _columns_sql(self) -> sql.Composable:
-        return self._selected(list(self._readings))
-
     def _keys_sql(self) -> sql.Composable:
-        return self._selected(list(self._declared.table.primary_key))
+        return self._columns_sql(self._declared.table.primary_key)
 
-    def _selected(self, names: Sequence[str]) -> sql.Composable:
+    def _columns_sql(self, names: Iterable[str]) -> sql.Composable:
         expressions = (self._readings[name].expression.replace("{}", "t.{}") for name in names)
         columns = zip(expressions, names, strict=True)
         return sql.SQL(", ").join(sql.SQL(text).format(sql.Identifier(name)) for text, name in columns)
@@ -283,24 +279,3 @@ def divided(sample: Sequence[Key], last: Key, count: int) -> tuple[KeyRange, ...
     bounds = [inside[place] for place in dict.fromkeys(places) if place < len(inside)] if inside else []
     edges = [None, *bounds, last]
     return tuple(KeyRange(after, upto) for after, upto in pairwise(edges))
-
-
-def unread(ranges: Sequence[KeyRange], chunks: Sequence[Chunk]) -> tuple[KeyRange, ...]:
-    """The rest of the ranges, without the chunks that were read from their beginnings, which come in any order."""
-    begun = {_place(chunk.keys.after): chunk.keys for chunk in chunks}
-    left = []
-    for keys in ranges:
-        after, is_open = keys.after, True
-        while is_open and (read := begun.get(_place(after))) is not None:
-            after, is_open = read.upto, read.upto is not None and _below(read.upto, keys.upto)
-        if is_open:
-            left.append(KeyRange(after, keys.upto))
-    return tuple(left)
-
-
-def _place(bound: Key | None) -> Key | None:
-    return None if bound is None else order_key(bound)
-
-
-def _below(bound: Key, upto: Key | None) -> bool:
-    return upto is None or order_key(bound) < order_key(upto)

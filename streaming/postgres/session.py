@@ -126,22 +126,18 @@ class Session:
             cursor = self._connection.execute(query, arguments or None)  # type: ignore[arg-type]
             return cursor.fetchall() if cursor.description else []
 
-    def execute(self, statement: str) -> None:
+    def execute(self, statement: str | sql.Composable) -> None:
         """Run a statement without a result, such as `BEGIN` or `COMMIT`."""
         self.rows(statement)
-
-    def text_of(self, query: sql.Composable) -> str:
-        """The text of a query."""
-        return query.as_string(self._connection)
 
     def copy(self, query: sql.Composable, most_bytes: int) -> Iterator[bytes]:
         """Whole lines of the CSV of a query's rows, about `most_bytes` at a time.
 
         Fetching each line from libpq is all the work that Python does for a row.
         """
-        connection = self._connection.pgconn
+        connection, text = self._connection.pgconn, query.as_string(self._connection)
         with self.deadline(), translated():
-            found = connection.exec_(f"COPY ({self.text_of(query)}) TO STDOUT (FORMAT csv)".encode())
+            found = connection.exec_(f"COPY ({text}) TO STDOUT (FORMAT csv)".encode())
             _check(connection, found)
         is_over = False
         while not is_over:

@@ -25,12 +25,11 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import SparkSession
 
 from schemas.errors import Code, EnvironmentProblem
 from streaming.runtime.java.spark_jvm import SparkJvm
-from streaming.runtime.leftovers import sweep_logs, sweep_scratch
-from streaming.runtime.paths import log_folder
+from streaming.runtime.paths import log_folder, sweep_logs, sweep_scratch
 
 Result = TypeVar("Result")
 
@@ -38,9 +37,6 @@ log = structlog.get_logger()
 
 JVM_GONE = (Py4JError, OSError)
 """Errors of calls to a JVM that is gone."""
-
-MAINTENANCE_POOL = "maintenance"
-"""The scheduler pool for jobs that lanes must not wait for."""
 
 _AUTHENTICATE_SECRET = "spark.authenticate.secret"  # noqa: S105 (a setting's name)
 _GATEWAY = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET")
@@ -168,11 +164,6 @@ def _start_workers(context: SparkContext) -> None:
 
 def _ignore(*_: object) -> None:
     """The call to the JVM that fails next raises an error of ours."""
-
-
-def collect(rows: DataFrame) -> list[Row]:
-    """All rows; for few. Raises: as `run_job`."""
-    return run_job(rows.collect)
 
 
 def run_job(action: Callable[[], Result]) -> Result:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 import pickle
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
@@ -16,7 +18,11 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from pyspark.sql.udf import _create_udf
 from pyspark.util import PythonEvalType
 
-from streaming.runtime.session import Result, collect, run_job
+from state.maintenance.compaction import CompactionPart, CompactionResult, compact_part
+from state.maintenance.merge import Merge, Merged, merge_files
+from streaming.runtime.session import Result, run_job
+
+Part = TypeVar("Part")
 
 _RESULT = pa.schema([("result", pa.binary())])
 _RESULT_TYPE = StructType([StructField("result", BinaryType())])
@@ -37,7 +43,7 @@ def run_each(rows: DataFrame, work: Callable[[int, Iterable[pa.RecordBatch]], Re
             pass  # Spark ends a worker that leaves rows unread, and the next task waits for a new one
         yield pa.RecordBatch.from_pylist([{"result": pickle.dumps(result)}], schema=_RESULT)
 
-    found = collect(mapped_in_arrow(rows, task, _RESULT_TYPE))
+    found = run_job(mapped_in_arrow(rows, task, _RESULT_TYPE).collect)
     return [pickle.loads(row["result"]) for row in found]  # noqa: S301  # our own bytes, a moment old
 
 
@@ -59,6 +65,30 @@ def run_numbers(session: SparkSession, count: int, work: Callable[[int], Result]
     """
     numbers = session.sparkContext.parallelize(range(count), count)
     return run_job(numbers.map(work).collect)
+
+
+# Compactions and merges have a task for each part. Lanes go first: their pool has a minimum share of slots, that of the
+# maintenance none (`fairscheduler.xml`), so a batch waits for one part at most, and never for a whole compaction.
+MAINTENANCE_POOL = "maintenance"
+
+
+def compact_on(spark: Callable[[], SparkSession], parts: Sequence[CompactionPart]) -> CompactionResult:
+    """Compact all parts, and add up their results.
+
+    Raises: EnvironmentProblem(SPARK_FAILED), also for a part that could not read or write a file.
+    """
+    return functools.reduce(operator.or_, _on_workers(spark(), compact_part, parts), CompactionResult())
+
+
+def merge_on(spark: Callable[[], SparkSession], merges: Sequence[Merge]) -> list[Merged]:
+    """Carry out all merges, in no order. Raises: as `compact_on`."""
+    return _on_workers(spark(), merge_files, merges)
+
+
+def _on_workers(session: SparkSession, work: Callable[[Part], Result], parts: Sequence[Part]) -> list[Result]:
+    session.sparkContext.setLocalProperty("spark.scheduler.pool", MAINTENANCE_POOL)
+    tasks = session.range(0, len(parts), 1, len(parts))
+    return run_each(tasks, lambda number, batches: work(parts[number]))
 
 
 # Spark reports the finished tasks of a stage, and with each heartbeat of its executors (ten seconds) what the running

@@ -10,8 +10,8 @@ from types import MappingProxyType
 
 from schemas.settings.security import Secret
 from streaming.kafka.security import JAVA_SECRETS
-from streaming.runtime.java.home import log_options
-from streaming.runtime.leftovers import Scratch
+from streaming.runtime.java.jars import log_options
+from streaming.runtime.paths import Scratch
 
 _TIME_ZONE = "-Duser.timezone=UTC"
 

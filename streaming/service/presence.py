@@ -29,8 +29,8 @@ from pyarrow import fs
 
 from schemas.errors import Code, ConfigError, Fenced
 from state.journal import Journal
+from state.small_files import GONE_S, PRESENCE_FOLDER, alive_file, short_hash
 from state.storage import Storage
-from streaming.runtime.sign_of_life import FOLDER, GONE_S, alive_file, short_hash
 from streaming.runtime.timing import repeated
 
 BEAT_S = 5.0
@@ -131,12 +131,12 @@ class Presence:
             return None
 
     def _write(self, file: str, text: str) -> None:
-        self._storage.filesystem.create_dir(self._storage.path(FOLDER))
-        with self._storage.filesystem.open_output_stream(self._storage.path(FOLDER, file)) as out:
+        self._storage.filesystem.create_dir(self._storage.path(PRESENCE_FOLDER))
+        with self._storage.filesystem.open_output_stream(self._storage.path(PRESENCE_FOLDER, file)) as out:
             out.write(text.encode())
 
     def _read(self, file: str) -> str | None:
-        path = self._storage.path(FOLDER, file)
+        path = self._storage.path(PRESENCE_FOLDER, file)
         if self._storage.filesystem.get_file_info(path).type is not fs.FileType.File:
             return None
         try:
@@ -147,7 +147,7 @@ class Presence:
 
     def _remove(self, file: str) -> None:
         with suppress(OSError):
-            self._storage.filesystem.delete_file(self._storage.path(FOLDER, file))
+            self._storage.filesystem.delete_file(self._storage.path(PRESENCE_FOLDER, file))
 
 
 @contextmanager

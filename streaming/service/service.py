@@ -37,12 +37,10 @@ from state.journal import Journal, is_superseded
 from state.values.plan import BatchPlan
 from streaming.compaction.barrier_keeping import BarrierKeeping
 from streaming.compaction.compactor import COMPACTION_LEAST_ROWS, Compactor, log_compaction
-from streaming.compaction.spark_tasks import compact_on, merge_on
 from streaming.core.health import late_after_s
 from streaming.core.jobs import StartPause
 from streaming.kafka.clients import KafkaSettings
-from streaming.lane.before import rows_name
-from streaming.lane.before.folder import rows_root
+from streaming.lane.before.folder import rows_name, rows_root
 from streaming.protocol.batches import Batches, OnPart
 from streaming.protocol.lanes.attempts import transactional_id
 from streaming.protocol.lanes.redelivery import LogResets
@@ -50,8 +48,9 @@ from streaming.protocol.micro_batches import MicroBatches, Stream, stream_ended
 from streaming.protocol.report import BatchReport, Observer, Observers
 from streaming.registry.client import AskedSchemas, Registry
 from streaming.runtime import failpoints
-from streaming.runtime.leftovers import sweep_rows
+from streaming.runtime.paths import sweep_rows
 from streaming.runtime.session import JVM_GONE, is_alive
+from streaming.runtime.spark_jobs import compact_on, merge_on
 from streaming.service.checks.state import are_complete, check_jobs, refuse_nothing_to_do, set_torn_aside
 from streaming.service.initial.copying import Copying, OnCopied, SparkWorkers
 from streaming.service.presence import Presence, instance_name, noting_fenced

@@ -31,6 +31,7 @@ from schemas.kinds.table_changes import TableChange, in_words
 from schemas.records import RecordId
 from schemas.settings.config import ServiceConfig
 from state.journal import Journal
+from state.small_files import is_recent, last_seen_ms
 from state.storage import Storage, now_ms
 from state.values.bound_table import BoundTable
 from state.values.last_end import EndKind, FaultReport, LastEnd
@@ -41,7 +42,6 @@ from streaming.kafka.clients import KafkaSettings
 from streaming.protocol.batches import Batches
 from streaming.protocol.lanes.redelivery import LogResets
 from streaming.registry.outputs import refusal_of_wider
-from streaming.runtime.sign_of_life import is_recent, last_seen_ms
 from streaming.runtime.signals import Stopped
 from streaming.service.columns import NewColumns
 from streaming.service.events import EventKind, ServiceEvent

@@ -97,12 +97,9 @@ class SnapshotRows:
     def columns(self) -> list[pa.Array]:
         return self.output.shown(self.output.definition.columns, self.arrays.__getitem__, len(self))
 
+    @cached_property
     def records(self) -> EncodedRecords:
         """These rows, encoded in the output's format."""
-        return self._records
-
-    @cached_property
-    def _records(self) -> EncodedRecords:
         origins = self.output.origins(self.parts, np.zeros(len(self), np.int64), [self.barrier])
         values, encode_keys = self.output.values.inserts(self.columns, origins), self.output.keys
         assert encode_keys is not None, "what has no key of its own is not read from a replica"
@@ -291,6 +288,7 @@ class OutputChanges:
         """The output's columns."""
         return self.whole.taken(self.whole.decoded.after, self.low, self.high)
 
+    @property
     def records(self) -> EncodedRecords:
         """The changes, encoded in the output's format. A DELETE may become two records."""
         low, high = self.whole.record_bounds[[self.low, self.high]].tolist()

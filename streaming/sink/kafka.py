@@ -38,7 +38,6 @@ from streaming.kafka.topics import (
 from streaming.kafka.transactions import TransactionalProducer
 from streaming.sink import kafka_reader
 from streaming.sink.dead_letters import PARTITIONS, PLACE_HEADER, ReadLetters, missing_letters
-from streaming.sink.kafka_client import UNDECIDED_S
 from streaming.sink.kafka_writer import open_kafka_writer
 from streaming.sink.protocol import Ending, OpenWriter, Sink
 
@@ -148,7 +147,7 @@ class KafkaSink(Sink):
             if is_new or _filled(self.kafka, topic, client) is None:
                 self._refuse_incompatible_output(job, topic, client)
         if self.parks:
-            self._open_letters(job, client)
+            self.open_letters(job, client)
 
     def _outputs(self, job: JobDefinition) -> dict[str, dict[str, str]]:
         """The topics of its output, with what they are made with."""
@@ -170,14 +169,12 @@ class KafkaSink(Sink):
         columns = () if job.scan.reads_upstream else self.key_columns
         return barrier_topic_bytes(job, columns, self.limits)
 
-    def open_letters(self, job: JobDefinition) -> None:
+    def open_letters(self, job: JobDefinition, client: AdminClient | None = None) -> None:
         """Make the topic for a job's dead letters if it is not there.
 
         Raises: TopicError(TOPIC_NOT_CREATED, OUTPUT_TOPIC_MISMATCH).
         """
-        self._open_letters(job, admin(self.kafka))
-
-    def _open_letters(self, job: JobDefinition, client: AdminClient) -> None:
+        client = admin(self.kafka) if client is None else client
         create_topic(
             self.kafka,
             job.dead_letters,
@@ -303,8 +300,7 @@ class TableLetters:
 
     def write(self, parked: Sequence[Parked], writer_id: str) -> None:
         """Write those that are not in the topic yet; see `WriteEarlyLetters`."""
-        size = str(max(self.limits.message_bytes, KAFKA_MESSAGE_BYTES))
-        create_topic(self.kafka, self.topic, PARTITIONS, config={"max.message.bytes": size})
+        create_topic(self.kafka, self.topic, PARTITIONS, config=_taking(self.limits.message_bytes))
         with open_kafka_writer(self.kafka, writer_id, TRANSACTION_TIMEOUT_MS) as writer:
             missing = missing_letters(self.read_letters, parked, self._places(), self.upstream)
             if missing:
@@ -314,7 +310,7 @@ class TableLetters:
 
     def _places(self) -> set[str]:
         with RangeReader(self.kafka) as reader:
-            marks = reader.await_stable(self.topic, timeout_s=UNDECIDED_S)
+            marks = reader.await_stable(self.topic, timeout_s=kafka_reader.UNDECIDED_S)
             ranges = {partition: (each.earliest, each.stable) for partition, each in enumerate(marks)}
             found = (
                 header_of(each, PLACE_HEADER) for chunk in reader.read(self.topic, ranges) for each in chunk

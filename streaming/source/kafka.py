@@ -20,7 +20,7 @@ from schemas.kinds.lanes import share_of
 from schemas.records import BARRIER_HEADER, RecordId
 from state.values.aligned import AlignedBarrier, padded
 from streaming.kafka.clients import KafkaSettings
-from streaming.runtime.session import collect
+from streaming.runtime.session import run_job
 from streaming.runtime.spark_jobs import mapped_in_arrow, sorted_rows
 from streaming.source.barriers.found import BarriersFound, FoundBarrier, Marked, find_barriers, found_barrier
 from streaming.source.exchange import BLOCK, BLOCK_ROWS, LANE_KEY, ORDER, Exchange
@@ -165,7 +165,7 @@ class UpstreamSource:
         Raises: InputError at the first that is none, as `found_barrier`; EnvironmentProblem(SPARK_FAILED).
         """
         marked, marks = self._marks
-        found = collect(records.where(marked).select(*marks))
+        found = run_job(records.where(marked).select(*marks).collect)
         for row in sorted(found, key=lambda row: (row["partition"], row["offset"])):
             header, value = (None if row[name] is None else bytes(row[name]) for name in ("header", "value"))
             place = row["partition"], row["offset"]

@@ -1,6 +1,6 @@
 """Changes of a key that come from several partitions, as where a topic has gained some: their order in an interval.
 
-The rule is that of docs/contract.md#partitions-that-are-added, written a second time (`streaming.lane.moved`).
+The rule is that of docs/contract.md#partitions-that-are-added, written a second time (`streaming.lane.changes`).
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from streaming.kafka.consumer import RangeReader, header_of
 from streaming.kafka.native import open_columns
 from streaming.kafka.topics import create_topic, partitions_of
 from streaming.kafka.transactions import TransactionalProducer
-from streaming.sink.kafka_client import THROUGHPUT
+from streaming.sink.kafka_writer import THROUGHPUT
 
 _SENDERS = 2
 """As many as a service with the default settings has lanes on this machine."""

@@ -20,8 +20,8 @@ from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import create_topic
 from streaming.postgres.checks import Declared
 from streaming.postgres.columns import EventForms
-from streaming.postgres.connector import Connector, Expected, check_connector, connector_at
 from streaming.postgres.reader import ChunkReader
+from streaming.postgres.start import Connector, Expected, check_connector, connector_at
 from tests.connect.test_postgres_in import FRAMES
 from tests.connect.test_records import fold
 from tests.kit.connect import orders

@@ -17,8 +17,7 @@ from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import admin
 from streaming.sink.dead_letters import DeadLetter
 from streaming.sink.output import Output, SinkPartition
-from streaming.sink.protocol import Mark, Writer
-from streaming.sink.writers import LaneWriters, NullWriter, open_writers
+from streaming.sink.protocol import LaneWriters, Mark, NullWriter, Writer, open_writers
 from tests.contracts.outputs import (
     FIRST,
     FOURTH,

@@ -11,7 +11,7 @@ from schemas.errors import Code, TopicError
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import admin, create_topic, end_offsets
-from streaming.sink.kafka_client import open_client
+from streaming.sink.kafka_writer import open_client
 
 
 @pytest.mark.kafka

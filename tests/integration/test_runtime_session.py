@@ -19,7 +19,7 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from streaming.runtime.leftovers import sweep_scratch
+from streaming.runtime.paths import sweep_scratch
 from streaming.runtime.spark_jobs import run_each
 from streaming.runtime.spark_settings import ARROW_BATCH_BYTES
 from tests.conftest import TopicFactory

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from streaming.broker.embedded import free_port
-from streaming.runtime.java.home import java
+from streaming.runtime.java.jars import java
 from tests.kit.archives import Archive
 
 REGISTRY = Archive(

@@ -18,9 +18,8 @@ from state.values.chunks import Chunk, KeyRange
 from streaming.postgres import copying, session
 from streaming.postgres import reader as reading
 from streaming.postgres.checks import Declared
-from streaming.postgres.copying import CopyOrder, TableCopying
-from streaming.postgres.pace import Pace
-from streaming.postgres.reader import ChunkReader, unread
+from streaming.postgres.copying import CopyOrder, Pace, TableCopying
+from streaming.postgres.reader import ChunkReader
 from tests.kit.connect.table import Database, by_key, rows_in
 from tests.kit.real import await_condition
 from tests.postgres.conftest import DatabaseOf
@@ -78,9 +77,8 @@ class Copied:
             self.survey: Survey = reader.survey(readers)
 
     def next(self, pace: Pace | None = None) -> TableCopying[int]:
-        left = unread(self.survey.ranges, [chunk for chunk, _ in self.store.chunks])
         order = CopyOrder(
-            left,
+            self.left(),
             rows=self.survey.rows,
             rows_before=self.store.rows,
             chunk_rows=self._chunk_rows,
@@ -90,6 +88,13 @@ class Copied:
             whole=self.declared.mode == "whole",
         )
         return TableCopying(order, pace or Pace())
+
+    def left(self) -> list[KeyRange]:
+        read = self.survey.begin()
+        for chunk, _ in self.store.chunks:
+            read = read.read(chunk)
+        tail = None if self.survey.tail is None else self.survey.tail.keys
+        return [each.keys for each in read.unread if each.keys != tail]
 
     def is_whole(self) -> None:
         assert sorted(self.store.all(self.declared)) == [(i,) for i in range(1, ROWS + 1)]
@@ -122,7 +127,7 @@ def test_all_rows_once_by_any_number_of_readers(database_of: DatabaseOf, readers
 def test_it_goes_on_where_it_was_stopped(database_of: DatabaseOf) -> None:
     copied = Copied(database_of(*MADE))
     runs = 0
-    while unread(copied.survey.ranges, [chunk for chunk, _ in copied.store.chunks]):
+    while copied.left():
         copy, goal = copied.next(), copied.store.rows + 1_500
         copied.store.on_finished = lambda copy=copy, goal=goal: copied.store.rows >= goal and copy.stop()  # type: ignore[misc]
         copy.copy_table()

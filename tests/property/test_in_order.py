@@ -19,7 +19,8 @@ from state.values.seen import LaneSeen, Seen, merged
 from streaming.core.redelivery import Judgement, Logged, Redelivery
 from streaming.lane.before.normal import KeyOrder, Stored, normalised, with_unchanged, written
 from streaming.lane.changes import Changes
-from streaming.lane.redelivered import JudgementNeededError, RedeliveryFilter
+from streaming.lane.redelivered import RedeliveryFilter
+from streaming.lane.task import UndoneError
 from streaming.source.decoded import POSITION, UNCHANGED
 from tests.kit.examples import examples
 from tests.kit.in_order import InOrder
@@ -164,7 +165,7 @@ class Lane:
         changes = changes_of(found)
         try:
             RedeliveryFilter(seen)(changes, changes.encoded_keys(KEYS))
-        except JudgementNeededError:
+        except UndoneError:
             return False
         return True
 
@@ -266,11 +267,11 @@ def test_lanes_make_of_a_stream_what_one_reader_makes_of_it(first: int) -> None:
 
 def test_a_value_that_is_left_out_of_a_row_that_nobody_has_is_named() -> None:
     changes = changes_of(
-        [(0, Sent(1, (1, 0, "a"), (1, 1), leaves_out=True)), (1, Sent(2, (2, 0, "b"), (1, 2)))]
+        [(3, Sent(1, (1, 0, "a"), (1, 1), leaves_out=True)), (4, Sent(2, (2, 0, "b"), (1, 2)))]
     )
     order = KeyOrder.of(changes.encoded_keys(KEYS))
     nothing = Stored(np.zeros(2, np.bool_), tuple(pa.nulls(2, column.type.arrow) for column in TABLE.columns))
     _, lacking = with_unchanged(changes, order, nothing)
-    assert [(each.row, each.column) for each in lacking] == [(0, NOTE)]
+    assert [(each.partition, each.offset, each.column) for each in lacking] == [(0, 3, NOTE)]
     with pytest.raises(LookupError):
         InOrder().take((1,), replace(Sent(1, (1, 0, "a"), None, leaves_out=True)).record)

@@ -25,9 +25,9 @@ from state.values.chunks import KeyRange
 from state.values.pin import ReplicaVersion
 from state.values.plan import BatchPlan
 from state.values.reading import Reading
-from streaming.lane import waiting as lane_waiting
+from streaming.lane import complete as lane_waiting
 from streaming.lane.changes import log_rows, order_changes
-from streaming.lane.waiting import LaneReading
+from streaming.lane.complete import LaneReading
 from streaming.source.decoded import AFTER, BEFORE, KEY, SIZE, UNCHANGED, decoded_schema
 from tests.kit.database import NO_VALUE, Event, Row
 from tests.kit.database_reader import KEYS, PARTITIONS, Reader, UnlawfulError, play

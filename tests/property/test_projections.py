@@ -112,7 +112,7 @@ def snapshot(job: JobDefinition, rows: Sequence[Row]) -> EncodedRecords:
     named = dict(zip(TABLE.column_names, arrays(rows), strict=True))
     read = {name: named[name] for name in job.read_columns(TABLE)}
     parts = np.zeros(len(rows), np.int32)
-    return SnapshotRows(output=Output(job, TABLE), parts=parts, barrier=barrier(1, 1), arrays=read).records()
+    return SnapshotRows(output=Output(job, TABLE), parts=parts, barrier=barrier(1, 1), arrays=read).records
 
 
 def shown(job: JobDefinition, row: Row | None) -> Row | None:
@@ -236,7 +236,7 @@ def test_an_output_by_another_key_is_an_upstream_by_that_key(read_as: Any, encod
     }
     records = SnapshotRows(
         output=Output(job, of_id), parts=np.zeros(1, np.int32), barrier=barrier(1, 1), arrays=arrays_of
-    ).records()
+    ).records
     rows = single_records(upstream, BY_REGION.columns, BY_REGION.key_columns)
     [key], [value] = records.keys.to_pylist(), records.values.to_pylist()
     change = rows.read_record(key, value).change

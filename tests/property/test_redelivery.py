@@ -31,7 +31,8 @@ from state.values.plan import BatchPlan
 from state.values.seen import LaneMark, LaneSeen, Seen, merged
 from streaming.core.redelivery import Judgement, Logged, Redelivery
 from streaming.lane.changes import Changes
-from streaming.lane.redelivered import JudgementNeededError, RedeliveryFilter
+from streaming.lane.redelivered import RedeliveryFilter
+from streaming.lane.task import UndoneError
 from streaming.protocol.lanes.redelivery import LogResets, Ranges, RedeliveryJudge
 from streaming.source.decoded import POSITION
 from streaming.source.direct_read import LoggedRecords
@@ -191,7 +192,7 @@ class Service:
             changes = changes_of(part, [interval(each) for each in part])
             try:
                 kept = redelivered(changes, changes.encoded_keys(KEYS))
-            except JudgementNeededError:
+            except UndoneError:
                 return None
             left = set(zip(kept.partitions.tolist(), kept.offsets.tolist(), strict=True))
             dropped |= {(p, o) for p, o, _ in part} - left

@@ -16,7 +16,7 @@ from state.values.pin import ReplicaVersion
 from streaming.lane.before.normal import Written
 from streaming.protocol.batches import Batches
 from streaming.sink.columns import EncodedRecords, OutputChanges
-from streaming.sink.kafka_client import LastBarrier
+from streaming.sink.kafka_reader import LastBarrier
 from streaming.sink.kafka_writer import KafkaWriter, _Filled
 from streaming.sink.output import Output, SinkPartition
 from streaming.sink.protocol import Mark

@@ -27,8 +27,8 @@ from schemas.records import EPOCH_HEADER, Barrier
 from streaming.kafka.topics import PartitionId
 from streaming.sink import dead_letters
 from streaming.sink.columns import EncodedRecords
-from streaming.sink.kafka_client import LastBarrier, OutputClient
-from streaming.sink.kafka_writer import KafkaWriter
+from streaming.sink.kafka_reader import LastBarrier
+from streaming.sink.kafka_writer import KafkaWriter, OutputClient
 from streaming.sink.output import SinkPartition
 from streaming.sink.protocol import foreign_records, output_missing
 from streaming.verify.dead_letters import ListedLetter

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from schemas.errors import Code, EnvironmentProblem, InputError, OutcomeUnknown
 from schemas.json.barriers import decode_beside
-from streaming.sink.kafka_client import LastBarrier
+from streaming.sink.kafka_reader import LastBarrier
 from streaming.sink.output import SinkPartition
 from streaming.sink.protocol import foreign_records
 from streaming.verify.history import TopicEntry

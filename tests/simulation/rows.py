@@ -6,14 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-import pyarrow as pa
-
 from schemas.avro.columnar import encode_inserts
 from schemas.formats.change import ChangeFormat
 from schemas.formats.protocol import Images
 from schemas.table import TableSchema
 from streaming.lane.before.normal import Written
-from streaming.lane.before.store import RowStore, Values, View
+from streaming.lane.before.store import RowStore, View
 from tests.simulation.scheduler import Scheduler
 
 
@@ -81,7 +79,10 @@ class SimulatedStore(RowStore):
 
     @contextmanager
     def at(self, epoch: int | None) -> Iterator[View | None]:
-        yield _Values(self._file.values) if self._file.epoch == epoch else None
+        found = self._file.values
+        yield (
+            (lambda keys: [found.get(key) for key in keys.to_pylist()]) if self._file.epoch == epoch else None
+        )
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -95,11 +96,3 @@ class SimulatedStore(RowStore):
 
     def close(self) -> None:
         return
-
-
-@dataclass
-class _Values:
-    found: dict[bytes, bytes]
-
-    def values(self, keys: pa.Array) -> Values:
-        return [self.found.get(key) for key in keys.to_pylist()]

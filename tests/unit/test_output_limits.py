@@ -46,7 +46,7 @@ def encoded(output: Output, table: TableSchema, row: Row) -> int:
     origins = output.origins(np.zeros(1, np.int32), np.zeros(1, np.int64), [barrier])
     update = pa.array([int(Op.UPDATE)], pa.int8())
     values = output.values.changes(update, rows.columns, rows.columns, origins)
-    return max(rows.records().size(0), len(rows.records().keys[0].as_py()) + len(values[0].as_py()))
+    return max(rows.records.size(0), len(rows.records.keys[0].as_py()) + len(values[0].as_py()))
 
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)

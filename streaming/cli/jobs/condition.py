@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import IntEnum
 
+from state.small_files import is_recent
 from state.values.last_end import LastEnd
 from streaming.cli.jobs.watching import seconds_text
 from streaming.control.service_api import Answer
 from streaming.control.state_view import StateView
 from streaming.control.ways_on import ways_on
 from streaming.core.health import HealthCondition
-from streaming.runtime.sign_of_life import is_recent
 
 
 class StatusExit(IntEnum):

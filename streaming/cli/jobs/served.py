@@ -15,12 +15,12 @@ from schemas.job import JobDefinition
 from schemas.kinds.table_changes import TableChange
 from schemas.records import Add, Drop, Mutation
 from schemas.settings.config import ServiceConfig
+from state.small_files import is_recent, last_seen_ms
 from state.storage import Storage
 from streaming.cli.configuration import required_config
 from streaming.control.known_table import as_known, version_in
 from streaming.control.state_view import StateReader
 from streaming.control.suspended import suspended
-from streaming.runtime.sign_of_life import is_recent, last_seen_ms
 from streaming.service.left_out_columns import load
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from schemas.errors import Code, ConfigError
 from schemas.settings.config import ServiceConfig
 from schemas.table import nearest
 from state.initial.copy_progress import CopyProgress
+from state.small_files import last_seen_ms
 from state.values.progress import Completed
 from streaming.cli.configuration import ConfigOption, JobOrConfigArgument, job_or_config
 from streaming.cli.jobs.condition import ShownCondition, StatusExit, barrier_age_s, shown_condition
@@ -27,7 +28,6 @@ from streaming.control.state_view import JobView, StateReader, StateView
 from streaming.core.forecast import Forecast
 from streaming.core.health import late_after_s
 from streaming.core.jobs import MOVED
-from streaming.runtime.sign_of_life import last_seen_ms
 
 _LOOKS_S, _LOOK_EVERY_S = 3.0, 0.25
 _BLOCKS = "·▁▂▃▄▅▆▇█"

@@ -32,6 +32,11 @@ def rows_root(configured: str | None) -> Path:
     return Path(tempfile.gettempdir() if configured is None else configured)
 
 
+def rows_name(transactional_id: str) -> str:
+    """The name of the folder that holds a state's rows by key, below `rows_root`."""
+    return f"{transactional_id}-rows"
+
+
 def make_root(configured: str | None) -> Path:
     """The folder of `rows_root`, made if it is not there yet. Raises: EnvironmentProblem."""
     root = rows_root(configured)

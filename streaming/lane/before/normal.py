@@ -82,9 +82,10 @@ def normalised(changes: Changes, order: KeyOrder, stored: Stored) -> Changes:
 
 @dataclass(frozen=True, slots=True)
 class Unavailable:
-    """A change that leaves out a value which is not stored: row and column by index."""
+    """A change, by its location, that leaves out the value of a column, by index, which is not stored."""
 
-    row: int
+    partition: int
+    offset: int
     column: int
 
 
@@ -102,14 +103,18 @@ def with_unchanged(
         return changes, ()
     left_out = pc.list_flatten(changes.rows[UNCHANGED]), pc.list_parent_indices(changes.rows[UNCHANGED])
     columns, parents = (each.combine_chunks().to_numpy(zero_copy_only=False) for each in left_out)
-    after, lacking = list(changes.after), []
+    after, lacking = list(changes.after), list[tuple[int, int]]()
     for index in np.unique(columns).tolist():
         mine = parents[columns == index]
         places, has_row = _sources(changes, order, stored, mine)
-        lacking += [Unavailable(int(row), index) for row in mine[~has_row[mine]]]
+        lacking += [(row, index) for row in mine[~has_row[mine]].tolist()]
         values = pa.concat_arrays([stored.columns[index], after[index]])
         after[index] = values.take(pa.array(places))
-    return replace(changes, after=tuple(after)), tuple(sorted(lacking, key=lambda each: each.row))
+    partitions, offsets = changes.partitions, changes.offsets
+    unavailable = (
+        Unavailable(int(partitions[row]), int(offsets[row]), index) for row, index in sorted(lacking)
+    )
+    return replace(changes, after=tuple(after)), tuple(unavailable)
 
 
 def _sources(changes: Changes, order: KeyOrder, stored: Stored, without: Indices) -> tuple[Indices, Bools]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from hashlib import blake2b
@@ -46,11 +46,8 @@ Values = list[bytes | None]
 """Values by key: the stored row; b"" for a key known to have no row; None for an unknown key."""
 
 
-class View(Protocol):
-    """A store's rows at one moment."""
-
-    def values(self, keys: pa.Array) -> Values:
-        """The values of these keys, in their order; keys must be distinct."""
+View = Callable[[pa.Array], Values]
+"""A store's rows at one moment: the values of keys, in their order; keys must be distinct."""
 
 
 class RowStore(Protocol):
@@ -121,7 +118,9 @@ class LocalStore(RowStore):
                     raise
                 origin = None
             if origin != self._origin:
-                self._open_anew()
+                self._give_back()
+                own_folder(folder)
+                self._open()
 
     def _open(self) -> bytes:
         """Open what is there, or an empty store; its `_origin`. Raises: lmdb.Error."""
@@ -136,11 +135,6 @@ class LocalStore(RowStore):
             with self._env.begin(write=True) as txn:
                 txn.put(_ORIGIN, self._origin, db=self._meta, overwrite=False)
         return self._origin if origin is None else bytes(origin)
-
-    def _open_anew(self) -> None:
-        self._give_back()
-        own_folder(self._folder)
-        self._open()
 
     def _give_back(self) -> None:
         """Free what the store takes on the disk."""
@@ -208,8 +202,15 @@ class LocalStore(RowStore):
     @contextmanager
     def at(self, epoch: int | None) -> Iterator[View | None]:
         """A snapshot of LMDB's."""
+
+        def values(keys: pa.Array) -> Values:
+            wanted = _short(keys)
+            with txn.cursor(db=self._rows) as cursor:
+                found: dict[Any, Any] = dict(cursor.getmulti(sorted(wanted)))
+            return [found.get(key) for key in wanted]
+
         with self._env.begin() as txn:
-            yield _LocalView(txn, self._rows) if self._epoch_in(txn) == epoch else None
+            yield values if self._epoch_in(txn) == epoch else None
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -237,18 +238,6 @@ def _environment(folder: Path) -> lmdb.Environment:
             if map_bytes == _MAP_BYTES[-1]:
                 raise
     raise AssertionError("unreachable")
-
-
-class _LocalView:
-    def __init__(self, txn: lmdb.Transaction, rows: lmdb._Database) -> None:
-        self._txn, self._rows = txn, rows
-
-    def values(self, keys: pa.Array) -> Values:
-        """The stored value of each of some distinct keys; None for a key without one."""
-        wanted = _short(keys)
-        with self._txn.cursor(db=self._rows) as cursor:
-            found: dict[Any, Any] = dict(cursor.getmulti(sorted(wanted)))
-        return [found.get(key) for key in wanted]
 
 
 def decoded(values: Sequence[bytes | None], table: TableSchema) -> Stored:
@@ -290,8 +279,5 @@ def _count(number: int) -> bytes:
 def _origin(table: TableSchema) -> bytes:
     """A text that differs after another start of the machine, and for other columns, in whose form rows are stored."""
     columns = ",".join(f"{column.name} {column.type}" for column in table.columns)
-    return _boot() + b" " + blake2b(columns.encode(), digest_size=16).hexdigest().encode()
-
-
-def _boot() -> bytes:
-    return _BOOT_ID.read_bytes().strip() if _BOOT_ID.exists() else b"unknown"
+    boot = _BOOT_ID.read_bytes().strip() if _BOOT_ID.exists() else b"unknown"
+    return boot + b" " + blake2b(columns.encode(), digest_size=16).hexdigest().encode()

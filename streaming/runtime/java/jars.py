@@ -1,4 +1,4 @@
-"""The jars of Spark's connectors and of the broker: listed once, fetched once, checked at every start.
+"""Java, and the jars of Spark's connectors and of the broker: listed once, fetched once, checked at every start.
 
 `jars.toml` in this folder names every jar by coordinate with its SHA-256, transitive ones included, so two machines run
 the same bytes. Apache Ivy, which is part of pyspark, fetches them from Maven Central, each by its exact coordinate:
@@ -6,6 +6,10 @@ nothing is resolved at run time.
 
 They go to Spark as `spark.jars`, never as `spark.jars.packages`: the latter puts every jar on the `sys.path` of the
 Python workers, and each task pays about a second for re-reading their directories.
+
+Spark 4.0 is compiled for Java 17 and tested on 17 and 21. From Java 23 on `javax.security.auth.Subject.getSubject`
+raises, and Hadoop 3.4 calls it for every file system that it opens, so newer ones are refused here, in one line,
+instead of in a stack trace later.
 """
 
 from __future__ import annotations
@@ -13,21 +17,26 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from schemas.errors import Code, EnvironmentProblem
-from streaming.runtime.java.home import java
 from streaming.runtime.paths import APPLICATION, jar_cache
+
+OLDEST = 17
+NEWEST = 22
 
 # Maven Central by Ivy's own default, without reading a POM for each jar: the list is complete already.
 _SETTINGS = """<ivysettings><settings defaultResolver="central"/><resolvers>
@@ -36,6 +45,60 @@ _SETTINGS = """<ivysettings><settings defaultResolver="central"/><resolvers>
 
 LIST = Path(__file__).with_name("jars.toml")
 """Written by `make jar-lock`."""
+
+
+def log_options(log: Path) -> list[str]:
+    """Options with which a Java process writes its warnings to the file `log`."""
+    configuration = Path(__file__).with_name("log4j2.properties")
+    return [
+        f"-Dlog4j2.configurationFile={configuration.as_uri()}",
+        f"-Dbackfill.log={log}",
+        "-Dbackfill.log.level=WARN",
+    ]
+
+
+@cache
+def java() -> Path:
+    """The `java` program that Spark's launcher would take: that of JAVA_HOME, else the first on the PATH.
+
+    Raises:
+        EnvironmentProblem: JAVA_MISSING, when there is none, it does not run, or its version is not
+        supported.
+    """
+    home = os.environ.get("JAVA_HOME")
+    place = "JAVA_HOME" if home else "PATH"
+    found = shutil.which(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if found is None:
+        raise _missing("no java program", place)
+    version = _released(found) or _printed(found)
+    if version is None:
+        raise _missing("a java program without a version that can be read", place)
+    if not OLDEST <= version <= NEWEST:
+        raise _missing(f"Java {version}", place)
+    return Path(found)
+
+
+def _released(program: str) -> int | None:
+    """The version in the file `release` of every JDK and runtime, read without a process."""
+    with suppress(OSError):
+        content = (Path(program).resolve().parent.parent / "release").read_text(encoding="utf-8")
+        match = re.search(r'^JAVA_VERSION="(?:1\.)?(\d+)', content, re.MULTILINE)
+        return int(match[1]) if match else None
+    return None
+
+
+def _printed(program: str) -> int | None:
+    try:
+        done = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=60, check=True)  # noqa: S603
+    except (OSError, subprocess.SubprocessError):
+        return None
+    # Java 8 and older report 1.8, newer ones 17.0.15 or 21.
+    match = re.search(r'version "(?:1\.)?(\d+)', done.stderr + done.stdout)
+    return int(match[1]) if match else None
+
+
+def _missing(found: str, where: str) -> EnvironmentProblem:
+    return EnvironmentProblem(Code.JAVA_MISSING, found=found, where=where, oldest=OLDEST, newest=NEWEST)
 
 
 class JarSet(StrEnum):
@@ -96,31 +159,32 @@ def ensure_all(jars: Sequence[Jar]) -> tuple[Path, ...]:
         EnvironmentProblem: JAVA_MISSING, or DEPENDENCY_MISMATCH when a jar can't be had or is not the
         listed one.
     """
-    cache = jar_cache()
-    if _absent(jars, cache):  # one that is complete may be read-only, as in an image
-        cache.mkdir(parents=True, exist_ok=True)
-        with _only_one(cache):
-            if absent := _absent(jars, cache):
-                print(f"Fetching {len(absent)} jars into {cache} ...", file=sys.stderr, flush=True)  # noqa: T201
-                _fetch(absent, cache)
+    folder = jar_cache()
+    if _absent(jars, folder):  # one that is complete may be read-only, as in an image
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / ".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # closing the file releases it
+            if absent := _absent(jars, folder):
+                print(f"Fetching {len(absent)} jars into {folder} ...", file=sys.stderr, flush=True)  # noqa: T201
+                _fetch(absent, folder)
     for jar in jars:
-        _check(jar, cache / jar.file_name)
-    return tuple(cache / jar.file_name for jar in jars)
+        _check(jar, folder / jar.file_name)
+    return tuple(folder / jar.file_name for jar in jars)
 
 
-def _absent(jars: Sequence[Jar], cache: Path) -> list[Jar]:
-    return [jar for jar in jars if not (cache / jar.file_name).exists()]
+def _absent(jars: Sequence[Jar], folder: Path) -> list[Jar]:
+    return [jar for jar in jars if not (folder / jar.file_name).exists()]
 
 
-def _fetch(jars: Sequence[Jar], cache: Path) -> None:
+def _fetch(jars: Sequence[Jar], folder: Path) -> None:
     # Only a jar with the right digest enters the cache, and it enters whole: os.replace is atomic in one
     # file system.
-    with tempfile.TemporaryDirectory(dir=cache, prefix="fetch-") as scratch:
+    with tempfile.TemporaryDirectory(dir=folder, prefix="fetch-") as scratch:
         ivy(ivy_file({jar.coordinate: False for jar in jars}), Path(scratch), "[artifact]-[revision].[ext]")
         for jar in jars:
             fetched = Path(scratch) / jar.file_name
             _check(jar, fetched)
-            fetched.replace(cache / jar.file_name)
+            fetched.replace(folder / jar.file_name)
 
 
 def _check(jar: Jar, path: Path) -> None:
@@ -134,13 +198,6 @@ def _check(jar: Jar, path: Path) -> None:
             next_step="delete the file and start again; if it comes back, find what changes it on its way here",
             where=str(path),
         )
-
-
-@contextmanager
-def _only_one(cache: Path) -> Iterator[None]:
-    with (cache / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # closing the file releases it
-        yield
 
 
 def ivy_file(dependencies: Mapping[str, bool]) -> str:

@@ -19,10 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from schemas.errors import Code, EnvironmentProblem
-from streaming.runtime.java.home import java
-from streaming.runtime.java.jars import JarSet, class_archive, ensure, recording, sharing, spark_home
-from streaming.runtime.leftovers import Scratch, scratch
-from streaming.runtime.paths import log_folder
+from streaming.runtime.java.jars import JarSet, class_archive, ensure, java, recording, sharing, spark_home
+from streaming.runtime.paths import Scratch, log_folder, scratch
 from streaming.runtime.spark_settings import SparkSettings, configuration, java_options
 
 _GRACE_S, _DUMP_GRACE_S = 20.0, 120.0

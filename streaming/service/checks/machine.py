@@ -11,8 +11,8 @@ from schemas.errors import EnvironmentProblem
 from schemas.settings.http import read_token
 from schemas.settings.security import hash_key_of
 from streaming.registry.client import Registry
-from streaming.runtime.java import home
 from streaming.runtime.java.jars import JarSet, ensure, listed
+from streaming.runtime.java.jars import java as java_program
 from streaming.runtime.listening import listener_of
 from streaming.runtime.paths import jar_cache
 from streaming.service.checks.surroundings import Finding, Surroundings
@@ -22,7 +22,7 @@ _ENOUGH_BYTES = 5 * 1024**3
 
 def java(_: Surroundings) -> Iterator[Finding]:
     """The program that Spark will run on. Raises: EnvironmentProblem(JAVA_MISSING)."""
-    yield Finding.ok("java", str(home.java()))
+    yield Finding.ok("java", str(java_program()))
 
 
 def jars(_: Surroundings) -> Iterator[Finding]:

@@ -20,9 +20,15 @@ from streaming.postgres.checks import (
     check_server,
     check_slot,
 )
-from streaming.postgres.connector import Connector, check_connector, connector_at
 from streaming.postgres.session import Gone, Session
-from streaming.postgres.start import access_of, declared_of, expected_of
+from streaming.postgres.start import (
+    Connector,
+    access_of,
+    check_connector,
+    connector_at,
+    declared_of,
+    expected_of,
+)
 from streaming.service.checks.surroundings import Finding, Grade
 from streaming.service.initial.database import debezium_of
 

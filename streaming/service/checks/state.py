@@ -14,10 +14,10 @@ from schemas.job import JobDefinition
 from schemas.kinds.lanes import rescale_misfit
 from schemas.settings.config import ServiceConfig
 from schemas.table import TableSchema
+from state.small_files import is_recent, last_seen_ms
 from state.storage import Storage
 from state.values.progress import is_complete
 from streaming.protocol.recovery.steps import out_of_step
-from streaming.runtime.sign_of_life import is_recent, last_seen_ms
 from streaming.service.checks.machine import existing
 from streaming.service.checks.surroundings import Finding, Surroundings
 from streaming.service.presence import Presence, instance_name

@@ -22,8 +22,7 @@ from state.storage import Storage
 from state.values.chunks import Chunk, Streamed
 from state.values.reading import TableRead
 from streaming.core.chunk_events import Proofs
-from streaming.postgres.copying import CopyOrder, TableCopying
-from streaming.postgres.pace import Pace
+from streaming.postgres.copying import CopyOrder, Pace, TableCopying
 from streaming.postgres.reader import ChunkReader
 from streaming.postgres.session import Gone
 from streaming.protocol.table_read import Finished, ReadsTable

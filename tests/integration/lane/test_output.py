@@ -14,8 +14,8 @@ from schemas.records import BARRIER_HEADER, Barrier, BarrierKind
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader
 from streaming.kafka.transactions import TransactionalProducer
-from streaming.sink import kafka_client as output
-from streaming.sink.kafka_client import LastBarrier
+from streaming.sink import kafka_reader as output
+from streaming.sink.kafka_reader import LastBarrier
 from streaming.sink.output import SinkPartition
 
 pytestmark = pytest.mark.kafka

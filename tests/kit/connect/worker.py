@@ -13,8 +13,7 @@ from typing import Any
 from zipfile import ZipFile
 
 from streaming.broker.embedded import free_port
-from streaming.runtime.java.home import java
-from streaming.runtime.java.jars import ensure_all, listed
+from streaming.runtime.java.jars import ensure_all, java, listed
 from tests.kit.archives import Archive
 from tests.kit.real import WAIT_S, await_condition
 

@@ -13,7 +13,7 @@ import pytest
 
 from schemas.settings.config import ServiceConfig, check
 from streaming.cli.app import main
-from streaming.runtime.java import home
+from streaming.runtime.java.jars import java
 from streaming.service.checks.broker import TopicNeed, other_needs, upstream_needs
 from streaming.service.checks.surroundings import Finding, Grade, worst
 from tests.kit.tables import table
@@ -99,12 +99,12 @@ def test_what_is_wrong_with_the_machine_has_a_way_out(
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     monkeypatch.setenv("BACKFILL_JARS", str(tmp_path / "nothing"))
-    home.java.cache_clear()
+    java.cache_clear()
     (tmp_path / "state").write_text("a file where the folder should be")
     try:
         status, found = asked(config, capsys)
     finally:
-        home.java.cache_clear()
+        java.cache_clear()
     assert status == 7
     assert found["java"]["found"].startswith("JAVA_MISSING at JAVA_HOME")
     assert found["jars"]["verdict"] == "warning"

@@ -10,8 +10,8 @@ import pytest
 
 from schemas.errors import BackfillError, Code
 from streaming.kafka.topics import PartitionId
-from streaming.sink.kafka_client import LastBarrier, OutputClient
-from streaming.sink.kafka_writer import KafkaWriter
+from streaming.sink.kafka_reader import LastBarrier
+from streaming.sink.kafka_writer import KafkaWriter, OutputClient
 from streaming.sink.output import SinkPartition
 
 Places = tuple[SinkPartition, SinkPartition]

@@ -17,8 +17,8 @@ from state.storage import Storage
 from state.values.aligned import AlignedBarrier
 from state.values.pin import ReplicaVersion
 from state.values.plan import BatchPlan
-from streaming.lane.awaited import MOST_IDS, awaited_ids
 from streaming.lane.changes import order_changes
+from streaming.lane.faults import MOST_IDS, awaited_ids
 from streaming.lane.run import run_lane
 from streaming.lane.task import Awaits, Faulty, LaneOutcome, LaneResult, LaneTask, Undone
 from tests.kit.decoding import Record, batch_of, raw

@@ -63,7 +63,7 @@ NOTHING = Written(pa.array([], pa.binary()), columns([]), pa.array([], pa.binary
 def look(store: RowStore, epoch: int, keys: pa.Array) -> Stored:
     with store.at(epoch) as view:
         assert view is not None
-        return decoded(view.values(keys), TABLE)
+        return decoded(view(keys), TABLE)
 
 
 def encoded(changes: Changes) -> pa.Array:
@@ -176,10 +176,11 @@ def test_a_store_of_before_the_machine_was_started_is_empty(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changes = changes_of([(1, (1, 2, "x"))])
-    with closing(LocalStore(tmp_path, TABLE)) as store:
+    with closing(LocalStore(tmp_path / "rows", TABLE)) as store:
         store.write(written(changes, KeyOrder.of(encoded(changes))), after=None, epoch=1)
-    monkeypatch.setattr("streaming.lane.before.store._boot", lambda: b"another")
-    with closing(LocalStore(tmp_path, TABLE)) as store:
+    (tmp_path / "boot_id").write_text("another")
+    monkeypatch.setattr("streaming.lane.before.store._BOOT_ID", tmp_path / "boot_id")
+    with closing(LocalStore(tmp_path / "rows", TABLE)) as store:
         assert (store.epoch, len(store)) == (None, 0)
 
 
@@ -208,7 +209,7 @@ def test_keys_that_are_too_long_are_kept_by_their_digests(tmp_path: Path) -> Non
         store.write(written(changes, order), after=None, epoch=1)
         with store.at(1) as view:
             assert view is not None
-            stored = decoded(view.values(order.distinct.take([2, 0])), wide)
+            stored = decoded(view(order.distinct.take([2, 0])), wide)
         assert stored.columns[0].to_pylist() == ["2", "0"]
 
 
@@ -221,7 +222,7 @@ def test_rows_that_are_looked_at_stay_as_they_are_while_others_write(tmp_path: P
             assert view is not None
             store.write(written(found[1], orders[1]), after=1, epoch=2)
             store.clear()
-            stored = decoded(view.values(orders[0].distinct), TABLE)
+            stored = decoded(view(orders[0].distinct), TABLE)
             assert stored.columns[1].to_pylist() == [0]
 
 

@@ -18,8 +18,7 @@ from schemas.records import Op
 from state.maintenance import merge
 from state.replica import Replica
 from state.storage import Storage
-from streaming.lane.before.follow import Replicated, bring
-from streaming.lane.before.lookup import open_rows_before
+from streaming.lane.before.lookup import Replicated, bring, open_rows_before
 from streaming.lane.before.store import LocalStore, decoded
 from streaming.lane.changes import Changes
 from tests.kit.examples import examples
@@ -45,7 +44,7 @@ def rows_of(folder: Path, epoch: int, changelog: Changelog) -> dict[object, obje
     keys = KEYS([pa.array([key[0] for key in every], pa.string())])
     with closing(LocalStore(folder, TABLE)) as store, store.at(epoch) as view:
         assert view is not None
-        stored = decoded(view.values(keys), TABLE)
+        stored = decoded(view(keys), TABLE)
         assert len(store) == sum(stored.present)
     columns = [column.to_pylist() for column in stored.columns]
     return {key: tuple(column[i] for column in columns) for i, key in enumerate(every) if stored.present[i]}

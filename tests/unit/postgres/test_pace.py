@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.postgres.pace import CHUNK_BYTES, ChunkSize, Pace, Speed
+from streaming.postgres.copying import CHUNK_BYTES, ChunkSize, Pace, Speed
 
 
 @given(

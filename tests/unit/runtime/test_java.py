@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from schemas.errors import Code, EnvironmentProblem
-from streaming.runtime.java.home import java, log_options
+from streaming.runtime.java.jars import java, log_options
 
 
 @pytest.fixture(autouse=True)

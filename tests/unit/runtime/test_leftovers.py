@@ -16,11 +16,11 @@ import pytest
 
 from schemas.table import declare
 from streaming.lane.before.store import local_store
-from streaming.runtime.leftovers import UNUSED_S, scratch, sweep_logs, sweep_rows, sweep_scratch
+from streaming.runtime.paths import UNUSED_S, scratch, sweep_logs, sweep_rows, sweep_scratch
 
 HOLDER = """
 import signal, subprocess, sys
-from streaming.runtime.leftovers import scratch
+from streaming.runtime.paths import scratch
 with scratch() as own:
     if "heir" in sys.argv:
         subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], pass_fds=(own.lock,))

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from schemas.errors import Code, EnvironmentProblem
-from streaming.runtime.java.home import java
-from streaming.runtime.java.jars import spark_home
+from streaming.runtime.java.jars import java, spark_home
 from streaming.runtime.java.spark_jvm import command_line, started_jvm
 from streaming.runtime.spark_settings import SparkSettings
 

@@ -12,10 +12,10 @@ import pytest
 from schemas.errors import Code, InputError
 from schemas.settings.config import ServiceConfig
 from state.journal import Journal
+from state.small_files import PRESENCE_FOLDER, alive_file
 from state.storage import Storage
 from state.values.last_end import EndKind, FaultReport, LastEnd
 from streaming.protocol.lanes.redelivery import LogResets
-from streaming.runtime.sign_of_life import FOLDER, alive_file
 from streaming.service.events import EventKind
 from streaming.service.suspension import Decisions, Suspension, TableFaults
 from streaming.service.vitals import Vitals
@@ -63,7 +63,7 @@ def owned(storage: Storage, end: LastEnd | None = None) -> None:
 
 def seen(storage: Storage, ago_s: float) -> None:
     """A sign of life that `FORMER` has left."""
-    file = Path(storage.root) / FOLDER / alive_file(FORMER)
+    file = Path(storage.root) / PRESENCE_FOLDER / alive_file(FORMER)
     file.parent.mkdir()
     file.write_text("7")
     at_s = file.stat().st_mtime - ago_s

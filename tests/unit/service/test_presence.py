@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from schemas.errors import Code, ConfigError
+from state.small_files import PRESENCE_FOLDER, last_seen_ms
 from state.storage import Storage
-from streaming.runtime.sign_of_life import FOLDER, last_seen_ms
 from streaming.service.presence import Presence, instance_name
 
 
@@ -56,7 +56,7 @@ def test_a_successor_that_was_killed_counts_as_gone(presence: Presence, storage:
     presence.note_fenced("first", "successor")
     presence._write(next(iter(_alive_files("successor"))), "7")
     assert presence.await_turn("first", "successor", never)
-    assert not list((Path(storage.root) / FOLDER).glob("*.fenced"))
+    assert not list((Path(storage.root) / PRESENCE_FOLDER).glob("*.fenced"))
 
 
 def test_an_owner_whose_sign_rises_is_refused_on_a_terminal_and_one_that_is_dead_is_not(
@@ -76,7 +76,7 @@ def test_an_owner_whose_sign_rises_is_refused_on_a_terminal_and_one_that_is_dead
 
 
 def _alive_files(owner: str) -> list[str]:
-    from streaming.runtime.sign_of_life import alive_file
+    from state.small_files import alive_file
 
     return [alive_file(owner)]
 
@@ -103,8 +103,8 @@ def test_a_note_that_is_old_or_damaged_counts_for_nothing(
 
 def test_an_orderly_end_leaves_no_sign_of_life(presence: Presence, storage: Storage) -> None:
     with presence.shown("owner"):
-        assert list((Path(storage.root) / FOLDER).glob("*.alive"))
-    assert not list((Path(storage.root) / FOLDER).glob("*.alive"))
+        assert list((Path(storage.root) / PRESENCE_FOLDER).glob("*.alive"))
+    assert not list((Path(storage.root) / PRESENCE_FOLDER).glob("*.alive"))
 
 
 def test_an_instance_has_the_same_name_at_its_next_start() -> None:

@@ -15,7 +15,7 @@ from schemas.errors import Code
 from schemas.records import Op
 from state.columns import OFFSET, PARTITION
 from streaming.lane.changes import Changes
-from streaming.lane.moved import moved_in_order as in_lanes
+from streaming.lane.changes import moved_in_order as in_lanes
 from streaming.reading.entries import TopicEntry
 from streaming.reading.records.logs import LogName, PlaceInLog
 from streaming.source.decoded import POSITION, TIME
