@@ -39,9 +39,8 @@ from streaming.kafka.topics import create_topic
 from streaming.protocol.report import BatchReport
 from streaming.reading.entries import Place
 from streaming.reading.records.forms import RecordForm
-from streaming.reading.shown import plain
 from streaming.reading.sources import entry_of
-from streaming.reading.topic import RecordStream
+from streaming.reading.topic import RecordStream, plain
 from streaming.runtime.java.jars import JarSet, broker_archive, ensure, recording
 from streaming.service.bootstrap import hosted_service
 from streaming.service.service import Service

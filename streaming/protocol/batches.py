@@ -27,8 +27,7 @@ from streaming.protocol.stream_state import StreamState
 from streaming.protocol.table_read import TableReading
 from streaming.runtime import failpoints
 from streaming.runtime.timing import Stopwatch
-from streaming.scan.kinds import Scans
-from streaming.scan.topic import UpstreamLog
+from streaming.scan.kinds import Scans, UpstreamLog
 
 OnPart = Callable[[BatchPlan], None]
 """Called after each part of a long interval, with the part's plan."""

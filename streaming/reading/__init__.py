@@ -4,12 +4,8 @@ values      values of columns, in JSON and Avro
 records     records in every form
 entries     records as they lie in partitions
 barriers    barriers, and data merged with a topic of barriers
-feed        consumers of a topic whose partitions are read at paces of their own
-ends        where the partitions of a live topic end
 sources     partitions up to ends that can be moved
-topic       a topic as it grows, as records
-fold        ... as a table
-shown       values as text
+topic       a topic as it grows, as records and as a table
 
 What is shared with the service is declared, not computed (tables and types, settings, error codes, plain values), and
 the connection to the broker.

@@ -107,15 +107,20 @@ def _mutation_from_avro(cursor: AvroCursor) -> Mutation | None:
     if number == 0:
         return None
     name = list(_MUTATIONS)[number - 1]
-    make, fields = _MUTATIONS[name]
-    values: dict[str, Any] = {}
-    for field in fields:
+
+    def read(field: str) -> Any:
         if field == "rate_limit":
-            values[field] = _optional(cursor, AvroCursor.long)
-        else:
-            values[field] = _optional(cursor, AvroCursor.string) if name in _OPTIONAL else cursor.string()
-    mutation: Mutation = make(**values)
+            return _optional(cursor, AvroCursor.long)
+        return _optional(cursor, AvroCursor.string) if name in _OPTIONAL else cursor.string()
+
+    mutation = _mutation(name, read)
     return _named(mutation.name, mutation.value) if isinstance(mutation, Other) else mutation
+
+
+def _mutation(name: str, read: Callable[[str], Any]) -> Mutation:
+    make, fields = _MUTATIONS[name]
+    mutation: Mutation = make(**{field: read(field) for field in fields})
+    return mutation
 
 
 def _named(name: str, text: str) -> Mutation:
@@ -247,19 +252,16 @@ def _mutation_from_json(value: JsonObject) -> Mutation:
         return _lanes(given)
     if name not in _MUTATIONS or name == "Other":
         return Other(name, compact(given))
-    make, names = _MUTATIONS[name]
     fields = dict(as_object(given))
-    if set(fields) != set(names):
+    if set(fields) != set(_MUTATIONS[name][1]):
         raise _BarrierError(f"{name} with other fields than its own")
-    values: dict[str, Any] = {}
-    for field in names:
-        if field == "rate_limit":
-            is_null = fields[field] is None
-            values[field] = None if is_null else _whole(fields, field, -_LONG_MAX - 1, _LONG_MAX)
-        else:
-            values[field] = _field(fields, field, str, null=name in _OPTIONAL)
-    mutation: Mutation = make(**values)
-    return mutation
+
+    def read(field: str) -> Any:
+        if field != "rate_limit":
+            return _field(fields, field, str, null=name in _OPTIONAL)
+        return None if fields[field] is None else _whole(fields, field, -_LONG_MAX - 1, _LONG_MAX)
+
+    return _mutation(name, read)
 
 
 class MovableSource(Source, Protocol):

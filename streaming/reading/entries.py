@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol, Self
 
 from schemas.errors import Code, InputError
-from schemas.records import Barrier
+from schemas.records import Barrier, Op
 from streaming.reading.records.logs import PlaceInLog
 
 
@@ -37,21 +37,37 @@ class RecordFault(NamedTuple):
         return cls(error.code, error.found, error.expected, error.next_step)
 
 
+class RowChange(NamedTuple):
+    """The change that a record says, in canonical form (`streaming.verify.records.canonical`), compared as a whole.
+
+    `key` is the record's key, as it came where rows have no identity; `before` and `after` are rows.
+    """
+
+    key: bytes | None
+    before: bytes | None
+    after: bytes | None
+
+    @property
+    def op(self) -> Op:
+        """The op that the rows imply."""
+        return Op.INSERT if self.before is None else Op.DELETE if self.after is None else Op.UPDATE
+
+
 class TopicEntry(NamedTuple):
     """One record. `barrier` is the value of that header, None for a change; `epoch` is the header of that name.
 
-    `given` is its key and value as they came, where it was brought into another form. `fault` is why it is invalid,
-    where that is known. `closes` is the barrier that it is, where it comes from a topic of barriers, or was joined with
-    others: `joined`, if it closes the intervals of barriers that were deleted as well, and lists what is known of all
-    parts. `time_ms` is the record's timestamp, `place` where its change stands in a database's log, if that is known;
-    `width` is that of `ReadRecord`.
+    `change` is what it says, where it was read and is valid; `fault` is why it is invalid, where that is known.
+    `closes` is the barrier that it is, where it comes from a topic of barriers, or was joined with others: `joined`, if
+    it closes the intervals of barriers that were deleted as well, and lists what is known of all parts. `time_ms` is
+    the record's timestamp, `place` where its change stands in a database's log, if that is known; `width` is that of
+    `ReadRecord`.
     """
 
     offset: int
     key: bytes | None
     value: bytes | None
     barrier: bytes | None = None
-    given: tuple[bytes | None, bytes | None] | None = None
+    change: RowChange | None = None
     epoch: bytes | None = None
     fault: RecordFault | None = None
     closes: Barrier | None = None
@@ -59,6 +75,11 @@ class TopicEntry(NamedTuple):
     time_ms: int = -1
     place: PlaceInLog | None = None
     width: int | None = None
+
+    @property
+    def row_key(self) -> bytes | None:
+        """The key of its change; that of the record, as it came, without one."""
+        return self.key if self.change is None else self.change.key
 
     def no_change(self, where: Place) -> InputError:
         """The error for a record without key or value, or for an invalid one."""

@@ -1,8 +1,10 @@
 """Topics read from Kafka, partition by partition: committed records only, up to ends that can be moved.
 
 Who reads decides which partition comes next and must not have to hold what others delivered meanwhile, so partitions
-have consumers of their own, or share them (`streaming.reading.feed`). librdkafka prefetches a bounded number of bytes
-for each in the background, so memory does not grow with the topics.
+have consumers of their own, or share them: librdkafka starts some threads for each consumer, and Python has room for a
+thousand of them. What a consumer delivers for a partition that is not asked for is held for it, and beyond a bound the
+partition is paused until it is. librdkafka prefetches a bounded number of bytes for each consumer in the background, so
+memory does not grow with the topics.
 """
 
 from __future__ import annotations
@@ -12,16 +14,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, Message, TopicPartition
 
 from schemas.records import BARRIER_HEADER, EPOCH_HEADER, Barrier, RecordId
 from streaming.kafka.clients import KafkaSettings
-from streaming.kafka.errors import translate
-from streaming.kafka.topics import Watermarks
+from streaming.kafka.consumer import RangeReader, stable_pauses_s
+from streaming.kafka.errors import translate, translated
+from streaming.kafka.topics import Watermarks, admin, end_offsets
 from streaming.reading.barriers import MergedSource
-from streaming.reading.ends import Ends
 from streaming.reading.entries import Source, TopicEntry
-from streaming.reading.feed import Feed, feeds
 
 OnRead = Callable[[int], None]
 """Called with how many more offsets were passed, transaction markers and aborted records included."""
@@ -202,3 +203,119 @@ def merged(
         for number, (own, closing) in enumerate(zip(data.sources, barriers.sources, strict=False))
     ]
     return [*closed, *data.sources[len(closed) :]]
+
+
+_MOST_CONSUMERS = 32
+_MOST_HELD = 1_000
+"""Records of a partition that is not asked for; what is delivered with them comes on top."""
+_PREFETCH_RECORDS = 10_000
+"""For each consumer: librdkafka spends some 300 bytes on any record."""
+_LEAST_PREFETCH_KIB = 256
+_CHUNK_RECORDS = 2_000
+_POLL_S = 0.2
+
+
+class Feed:
+    """One consumer and the partitions that it reads, each from its start. Close it after use."""
+
+    def __init__(
+        self, settings: KafkaSettings, topic: str, starts: Mapping[int, int], **prefetch: int
+    ) -> None:
+        self.settings, self.topic = settings, topic
+        self._held: dict[int, list[Message]] = {partition: [] for partition in starts}
+        self._paused = set[int]()
+        self._consumer = Consumer(settings.consumer(**prefetch))
+        self._consumer.assign([TopicPartition(topic, *start) for start in starts.items()])
+
+    def close(self) -> None:
+        """Leave the broker."""
+        self._consumer.close()
+
+    def take(self, partition: int, *, where: str) -> list[Message]:
+        """The messages fetched from a partition, and the event of its current end; perhaps none after a short wait.
+
+        Raises: EnvironmentProblem, TopicError.
+        """
+        if not self._held[partition]:
+            self._poll(where)
+        found, self._held[partition] = self._held[partition], []
+        if partition in self._paused:
+            self._paused.discard(partition)
+            self._consumer.resume([TopicPartition(self.topic, partition)])
+        return found
+
+    def _poll(self, where: str) -> None:
+        with translated(self.settings, what=where):
+            first = self._consumer.poll(_POLL_S)
+            chunk = [] if first is None else [first, *self._consumer.consume(_CHUNK_RECORDS, timeout=0)]
+        for message in chunk:
+            error = message.error()
+            if error is None or error.code() == KafkaError._PARTITION_EOF:
+                self._held[message.partition() or 0].append(message)
+            elif not error.retriable():
+                raise translate(error, self.settings, what=where)
+        self._pause({number for number, held in self._held.items() if len(held) > _MOST_HELD})
+
+    def _pause(self, full: set[int]) -> None:
+        more = full - self._paused
+        if more and len(self._held) > 1:
+            self._paused |= more
+            self._consumer.pause([TopicPartition(self.topic, number) for number in more])
+
+
+def feeds(settings: KafkaSettings, topic: str, starts: Sequence[int], *, prefetch_kib: int) -> list[Feed]:
+    """The feed of each partition; of their own as long as they are few. `prefetch_kib` is for all of them together."""
+    count = min(len(starts), _MOST_CONSUMERS)
+    prefetch = {
+        "queued.max.messages.kbytes": max(_LEAST_PREFETCH_KIB, prefetch_kib // max(count, 1)),
+        "queued.min.messages": _PREFETCH_RECORDS,
+    }
+    numbered = list(enumerate(starts))
+    made = [Feed(settings, topic, dict(numbered[first::count]), **prefetch) for first in range(count)]
+    return [made[partition % count] for partition, _ in numbered]
+
+
+_UNDECIDED_S = 75.0
+"""A transaction that hangs is over by then."""
+
+
+class Ends:
+    """Of the topics of one judgement. `settle_s` is how long is waited for more, in all.
+
+    Ends are last stable offsets, as what a transaction has sent counts as a whole or not at all.
+    """
+
+    def __init__(self, settings: KafkaSettings, settle_s: float) -> None:
+        self._settings, self._client, self._settle_s = settings, admin(settings), settle_s
+        self._deadline_s: float | None = None
+
+    def beyond(self, topic: str, partition: int, end: int) -> int | None:
+        """The end of a partition once it lies behind `end`; None when it has not come to that in time."""
+        if self._deadline_s is None:
+            self._deadline_s = time.monotonic() + self._settle_s
+        place, pauses_s = (topic, partition), stable_pauses_s()
+        committed = IsolationLevel.READ_COMMITTED
+        while True:
+            found = end_offsets(self._settings, [place], client=self._client, isolation=committed)[place]
+            if found > end:
+                return found
+            if time.monotonic() >= self._deadline_s:
+                return None
+            self._client.poll(next(pauses_s))
+
+    def decided(self, topic: str, partition: int) -> int:
+        """The end of a partition once all that is in it now is decided. Raises: as `await_decided`."""
+        return await_decided(self._settings, topic, partition)[partition].stable
+
+
+def await_decided(
+    settings: KafkaSettings, topic: str, partition: int | None = None
+) -> tuple[Watermarks, ...]:
+    """The watermarks of a topic once all that is in it (in one partition of it) now is decided.
+
+    A commit becomes visible topic by topic: data that a barrier beside it closes may come after the barrier.
+    Raises: TopicError(BARRIER_STALLED) for a transaction that stays open.
+    """
+    with RangeReader(settings) as reader:
+        partitions = None if partition is None else [partition]
+        return reader.await_stable(topic, timeout_s=_UNDECIDED_S, partitions=partitions)

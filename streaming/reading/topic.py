@@ -2,28 +2,32 @@
 
 GrowingTopic    what has come since the last time
 Complete        of that, what lies before barriers that all partitions have, up to one of them: the topic at a cut
+TableFold       the table that changes add up to
+Tally           ... with what barriers say about the backfill
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+import base64
+import datetime as dt
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Self, TypeAlias
 
 from schemas.epoch import NO_EPOCH
 from schemas.errors import Code, InputError, TopicError
 from schemas.position import Key
-from schemas.records import Barrier, Change, Row
+from schemas.records import Barrier, Change, Op, Row
 from schemas.table import Column
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import Watermarks, admin, watermarks
 from streaming.reading.barriers import MergedSource, read_barrier
-from streaming.reading.ends import Ends
 from streaming.reading.entries import Place, Source, TopicEntry
 from streaming.reading.records.forms import RecordForm, RowImages
 from streaming.reading.records.reader import reader_of
-from streaming.reading.sources import OpenTopic, merged
+from streaming.reading.sources import Ends, OpenTopic, merged
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,3 +252,82 @@ class Complete:
             self.epoch = epoch
             for records in interval:
                 yield from records
+
+
+@dataclass(slots=True)
+class Tally:
+    """Records counted by kind, how far each partition got, and which vnodes have finished."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    epochs: dict[int, int] = field(default_factory=dict)
+    finished: set[int] = field(default_factory=set)
+
+    def add(self, record: Record) -> None:
+        """Count a record; those of a partition come in order."""
+        if isinstance(record.body, Barrier):
+            self.counts["barriers"] += 1
+            self.epochs[record.partition] = record.epoch
+            self.finished.update(item.vnode for item in record.body.progress if item.finished)
+        else:
+            self.counts[f"{record.body.op.name.lower()}s"] += 1
+
+
+class TableFold:
+    """The rows of the table after the changes so far.
+
+    With rows before (`FULL`) a change that does not fit them is an error; else there is nothing to compare it with.
+    """
+
+    def __init__(
+        self,
+        rows_before: RowImages = RowImages.FULL,
+        begins: Iterable[tuple[Key, Row]] = (),
+        whole: Callable[[Row], Row] = lambda row: row,
+    ) -> None:
+        """`begins` are the rows that were there before the first change; `whole` as `RecordStream.whole`."""
+        self._whole = whole
+        self.rows: dict[Key, Row] = dict(begins)
+        self._rows_before = rows_before
+
+    def apply(self, key: Key, change: Change, where: str) -> None:
+        """Raises: InputError INSERT_EXISTING_KEY, DELETE_MISSING_KEY (of UPDATE too), OLD_ROW_MISMATCH."""
+        if self._rows_before is RowImages.FULL:
+            self._check(self.rows.get(key), change, where)
+        if change.after is None:
+            self.rows.pop(key, None)
+        else:
+            self.rows[key] = change.after
+
+    def _check(self, present: Row | None, change: Change, where: str) -> None:
+        if change.op is Op.INSERT and present is not None:
+            raise InputError(Code.INSERT_EXISTING_KEY, where=where, found="an INSERT of a key that is there")
+        if change.op is not Op.INSERT and present is None:
+            found = f"{change.op.name} of a key that is not there"
+            raise InputError(Code.DELETE_MISSING_KEY, where=where, found=found)
+        rows = (None if row is None else self._whole(row) for row in (change.before, present))
+        if not _same(*rows):
+            raise InputError(
+                Code.OLD_ROW_MISMATCH, where=where, found="another row in `before` than the one there"
+            )
+
+
+def _same(one: Row | None, other: Row | None) -> bool:
+    """Equality of rows, with NaN equal to itself."""
+    if one is None or other is None:
+        return one is other
+    return all(a == b or (a != a and b != b) for a, b in zip(one, other, strict=True))
+
+
+def plain(value: object) -> object:
+    """A value as JSON can say it: numbers and booleans as such, the rest as text, bytes in base64."""
+    match value:
+        case Decimal():
+            return format(value, "f")
+        case dt.datetime():
+            return value.astimezone(dt.UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        case dt.date():
+            return value.isoformat()
+        case bytes():
+            return base64.b64encode(value).decode()
+        case _:
+            return value

@@ -26,7 +26,7 @@ from schemas.settings.config import ServiceConfig
 from schemas.table import Column
 from state.journal import Entry
 from streaming.control.known_table import version_of
-from streaming.inspect.new_fields import RowFields, fields_in_frame, fields_of_rows
+from streaming.inspect.declared import RowFields, fields_in_frame, fields_of_rows
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader
 from streaming.lane.faults import Fault

@@ -15,7 +15,7 @@ from schemas.table import Column
 from schemas.types import json_literal
 from streaming.reading.entries import Place
 from streaming.reading.records.forms import RecordForm
-from streaming.reading.records.grown import in_type
+from streaming.reading.records.reader import in_type
 from streaming.verify.findings import Findings, Rule
 from streaming.verify.history import Closed, Interval, PartitionHistory
 

@@ -7,8 +7,8 @@ publish it, the output of one key in one interval is determined by the upstream 
     pos(a) < pk <= pos(b)   one INSERT of its row as of a if it existed and shows, then those changes
     pk > pos(b)             nothing
 
-So the judge writes down, as bytes, what must be there and crosses off what is there. What is left on
-either side is looked at again key by key, decoded, and reported once a key. An output that passes is equal
+So the judge writes down what must be there and crosses off what is there. What is left on either side is
+looked at key by key, and reported once a key. An output that passes is equal
 to the filtered and projected upstream up to its positions at every one of its barriers, by induction;
 INSERT of an absent key only, `before` as stored, no record twice all follow. One interval costs O(c log n)
 for c changed or newly read keys of n.
@@ -26,6 +26,7 @@ from streaming.reading.records.forms import CHANGE_FORM, RecordForm, RowImages
 from streaming.verify.announced import AnnouncedColumns
 from streaming.verify.dead_letters import DeadLetters
 from streaming.verify.findings import Findings, Report, Rule
+from streaming.verify.fold import InitialTable
 from streaming.verify.history import (
     Closed,
     Interval,
@@ -36,7 +37,6 @@ from streaming.verify.history import (
     UpstreamHistory,
 )
 from streaming.verify.laws import Law, RecordsLaw, TableLaw
-from streaming.verify.records.initial import InitialTable
 from streaming.verify.records.rows import OutputView
 
 
@@ -61,16 +61,16 @@ class Checker:
     ) -> None:
         """`upstream` and `output` are a topic's name with one source a partition, in order of partitions.
 
-        `letters` are the output's, where invalid records are parked; they share the `findings`. `images` are what the
-        changes of the upstream have. `output_form` says if the output may get columns. `has_epochs`: a change of the
-        output says which interval it is in. `reads_upstream`: the job is sent the upstream's records, not the table.
-        `from_now`: it is sent nothing from before its start. `initial`: what the upstream's changes begin from, and
-        where; its `sources` give what comes from there on.
+        Their entries are in canonical form. `letters` are the output's, where invalid records are parked; they share
+        the `findings`. `rows_before` are those that changes of the upstream have. `output_form` says if the output may
+        get columns. `has_epochs`: a change of the output says which interval it is in. `reads_upstream`: the job is
+        sent the upstream's records, not the table. `from_now`: it is sent nothing from before its start. `initial`:
+        what the upstream's changes begin from, and where; its `sources` give what comes from there on.
         """
         self._findings = findings or Findings()
         self._letters, self._announced = letters, None
         if output_form.fills:
-            self._announced = AnnouncedColumns(view.rows.columns, output_form, self._findings)
+            self._announced = AnnouncedColumns(view.columns, output_form, self._findings)
         self._has_epochs = has_epochs
         self._topics = upstream[0], output[0]
         self._upstream = [
@@ -84,9 +84,7 @@ class Checker:
         self._gains, self._count = reads_upstream, 0 if reads_upstream else partitions
         """Of the output's partitions those that have barriers by now; it gains some where it has the upstream's."""
         self._law: Law = (
-            RecordsLaw(
-                table, view, partitions, self._findings, upstream=len(self._upstream), from_now=from_now
-            )
+            RecordsLaw(view, partitions, self._findings, upstream=len(self._upstream), from_now=from_now)
             if reads_upstream
             else TableLaw(table, view, partitions, self._findings, rows_before, from_now=from_now)
         )

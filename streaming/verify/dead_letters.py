@@ -27,7 +27,6 @@ from schemas.records import RecordId
 from schemas.table import TableSchema
 from streaming.reading.entries import Place
 from streaming.reading.values.avro_bytes import RowCodec
-from streaming.reading.values.invalid import InvalidRecordError
 from streaming.verify.findings import Findings, Rule
 from streaming.verify.history import PartitionHistory, TopicEntry
 
@@ -153,7 +152,7 @@ class DeadLetters:
                 self._unopened[place] = letter
 
     def _judge(self, letter: ListedLetter, where: Place, entry: TopicEntry) -> None:
-        wanted = (None, None) if self._are_empty else entry.given or (entry.key, entry.value)
+        wanted = (None, None) if self._are_empty else (entry.key, entry.value)
         if letter.place != str(where) or (letter.key, letter.value) != wanted:
             expected = f"no bytes of {where}" if self._are_empty else f"the bytes of {where}"
             self._findings.of_output(Rule.DEAD_LETTER_DIFFERS, letter.where, expected, "others")
@@ -163,15 +162,11 @@ class DeadLetters:
 
     def _is_sound(self, entry: TopicEntry) -> bool:
         """True if a record by itself is valid by the contract."""
-        if not entry.value or (entry.key is None and self._table.has_key):
+        if entry.change is None:
             return False
-        try:
-            change = self._rows.change(entry.value)
-            key = self._keys.row(entry.key or b"") if self._table.has_key else ()
-        except InvalidRecordError:
-            return False
-        rows = [row for row in (change.before, change.after) if row is not None]
-        return {self._table.key_of(row) for row in rows} == {key}
+        key, *rows = entry.change
+        keys = {self._table.key_of(self._rows.row(row)) for row in rows if row is not None}
+        return keys == {self._keys.row(key or b"") if self._table.has_key else ()}
 
     def _unknown(self, letter: ListedLetter) -> None:
         expected = "the place of an upstream record after the job's start"

@@ -90,21 +90,11 @@ class Findings:
         self.counts: Counter[tuple[Side, Rule | Code]] = Counter()
         self._limit = limit
 
-    def add(
-        self,
-        side: Side,
-        rule: Rule | Code,
-        where: Place,
-        *,
-        expected: str,
-        found: str,
-        barrier: int | None = None,
-        vnode: int | None = None,
-    ) -> None:
-        """Count a finding, and keep it if there is room. See `LawFinding` for the fields."""
-        self.counts[side, rule] += 1
+    def add(self, finding: LawFinding) -> None:
+        """Count a finding, and keep it if there is room."""
+        self.counts[finding.side, finding.rule] += 1
         if len(self.kept) < self._limit:
-            self.kept.append(LawFinding(side, rule, where, barrier, vnode, expected, found))
+            self.kept.append(finding)
 
     def of_output(
         self,
@@ -116,7 +106,7 @@ class Findings:
         vnode: int | None = None,
     ) -> None:
         """Count a finding on the service's side."""
-        self.add(Side.OUTPUT, rule, where, expected=expected, found=found, barrier=barrier, vnode=vnode)
+        self.add(LawFinding(Side.OUTPUT, rule, where, barrier, vnode, expected, found))
 
 
 @dataclass(frozen=True, slots=True)

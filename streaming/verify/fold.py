@@ -9,22 +9,51 @@ interval only: each changed key's row at the barrier before, and its changes in 
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+import pyarrow as pa
+
 from schemas.error_table import expectation
-from schemas.errors import Code, InputError
+from schemas.errors import Code
 from schemas.position import Key
+from schemas.records import Row
 from schemas.table import TableSchema
 from streaming.reading.records.forms import RowImages
-from streaming.verify.findings import Findings, Place, Side
+from streaming.reading.values.avro_bytes import RowCodec
+from streaming.verify.findings import Findings, LawFinding, Side
 from streaming.verify.history import PartitionHistory, TopicEntry
 from streaming.verify.positions import Positions, Standing
-from streaming.verify.records.initial import Rows
 from streaming.verify.records.keys import KeySpace
-from streaming.verify.records.rows import Halves, RowBytes
+from streaming.verify.records.rows import Halves, differing
 
 _WORTH_THINNING = 64
 NO_HOME = -1
+Rows = Iterable[tuple[bytes, bytes]]
+"""Keys and rows in canonical form."""
+
+
+@dataclass(frozen=True)
+class InitialTable:
+    """The table that an upstream's changes begin from, where it is not an empty one.
+
+    `offsets[p]` is the first record of upstream partition p that counts; `rows` are the table's as of these offsets.
+    They have the declared columns, in their order and Arrow types, and are read once.
+    """
+
+    offsets: tuple[int, ...]
+    rows: Iterable[pa.Table]
+
+    def encoded(self, table: TableSchema) -> Iterator[tuple[bytes, bytes]]:
+        """Each key with its row, in canonical form."""
+        whole, keys = RowCodec(table.columns), RowCodec(table.key_columns)
+        for row in self.decoded(table):
+            yield keys.row_bytes(table.key_of(row)), whole.row_bytes(row)
+
+    def decoded(self, table: TableSchema) -> Iterator[Row]:
+        """Each row, with the values of all declared columns."""
+        for piece in self.rows:
+            yield from zip(*(piece[name].to_pylist() for name in table.column_names), strict=True)
 
 
 @dataclass(slots=True)
@@ -79,17 +108,11 @@ class UpstreamFold:
         self._unread: list[list[tuple[Key, bytes]]] = [[] for _ in range(keys.vnode_count)]
         self._stale = [0] * keys.vnode_count
         self._keys, self._positions, self._findings = keys, positions, findings
-        self._rows, self._rows_before = RowBytes(table.columns), rows_before
-        self._key_cells = table.key_indices
-        self._columns = table.columns
+        self._table, self._rows_before = table, rows_before
+        self._rows, self._key_rows = RowCodec(table.columns), RowCodec(table.key_columns)
 
     def __len__(self) -> int:
         return sum(map(len, self._live))
-
-    @property
-    def unread(self) -> int:
-        """The number of entries that wait for a snapshot read, those of keys deleted since included."""
-        return sum(map(len, self._unread))
 
     def begin(self, rows: Rows) -> None:
         """Take the table that the changes begin from, before all else."""
@@ -103,25 +126,19 @@ class UpstreamFold:
 
         Raises: InputError for a record that is no change of this table.
         """
-        try:
-            self._apply(partition, entry)
-        except InputError as error:
-            raise _placed(error, partition.at(entry.offset)) from None
-
-    def _apply(self, partition: PartitionHistory, entry: TopicEntry) -> None:
-        key, value = entry.key, entry.value
-        if not key or not value:
+        change = entry.change
+        if change is None or change.key is None:
             raise entry.no_change(partition.at(entry.offset))
-        live = self._live[partition.partition * self._apart].get(key) or self._find(partition, key)
+        live = self._live_key(partition, change.key)
         present = live.row
-        halves = before, after = self._rows.split(value, present)
+        _, before, after = change
         if self._rows_before is RowImages.NONE:
-            halves = before, after = present, after
+            before = present
             if before is after is None:
                 if self.recording:
                     self._changed(live).needless += 1
                 return  # a delete of an absent key is nothing
-        if before is not present:
+        if before != present:
             self._check_before(partition, entry, live, before)
         if after is not None:
             self._check_key(partition, entry, live, after)
@@ -134,7 +151,7 @@ class UpstreamFold:
         elif self._apart and present is None:
             self._check_others(partition, entry, live)
         if self.recording:
-            self._changed(live).changes.append(halves)
+            self._changed(live).changes.append((before, after))
         self._store(live, present, after)
 
     def _changed(self, live: LiveKey) -> ChangedKey:
@@ -156,12 +173,13 @@ class UpstreamFold:
             if not self._positions.covers(live.vnode, live.order):
                 self._stale[live.vnode] += 1
 
-    def _find(self, partition: PartitionHistory, key: bytes) -> LiveKey:
-        values = self._keys.values(key)
-        canonical = self._keys.canonical(key, values)
+    def _live_key(self, partition: PartitionHistory, key: bytes) -> LiveKey:
         number = partition.partition
-        live = self._live[number * self._apart].get(canonical)
-        return live or LiveKey(canonical, values, self._keys.vnode_of(values, number), number)
+        live = self._live[number * self._apart].get(key)
+        if live is None:
+            values = self._keys.values(key)
+            live = LiveKey(key, values, self._keys.vnode_of(values, number), number)
+        return live
 
     def read(self, vnode: int, standing: Standing) -> dict[bytes, bytes]:
         """Take the keys up to the vnode's position out of the unread ones.
@@ -213,22 +231,20 @@ class UpstreamFold:
             code, found = Code.INSERT_EXISTING_KEY, "INSERT of a present one"
         elif live.row is None:
             code, found = Code.DELETE_MISSING_KEY, "one of an absent key"
-        elif self._rows.same_row(before, live.row) or not (names := self._differing(before, live.row)):
-            return
         else:
-            code = Code.OLD_ROW_MISMATCH
+            code, names = Code.OLD_ROW_MISMATCH, self._differing(before, live.row)
+            if not names:
+                return
             found = f"another before in {', '.join(names)}"
         self._object(partition, entry, live, code, found)
 
     def _differing(self, one: bytes, other: bytes) -> list[str]:
         """The columns in which rows differ, without those whose values were not read from all records."""
-        pairs = zip(self._columns, self._rows.cells(one), self._rows.cells(other), strict=True)
-        return [column.name for column, here, there in pairs if here != there and not column.read_as]
+        names = differing(self._rows, one, other)
+        return [name for name in names if not self._table.by_name[name].read_as]
 
     def _check_key(self, partition: PartitionHistory, entry: TopicEntry, live: LiveKey, after: bytes) -> None:
-        cells = self._rows.cells(after)
-        own = b"".join([cells[index] for index in self._key_cells])
-        if own != live.key and self._keys.canonical(own, self._keys.values(own)) != live.key:
+        if self._key_rows.row_bytes(self._table.key_of(self._rows.row(after))) != live.key:
             code = Code.KEY_MISMATCH if live.row is None else Code.UPDATE_CHANGES_PK
             self._object(partition, entry, live, code, "a row with another primary key than its record")
 
@@ -255,10 +271,4 @@ class UpstreamFold:
         home: int = NO_HOME,
     ) -> None:
         where, expected = partition.at(entry.offset), expectation(code, partition=home)
-        self._findings.add(Side.UPSTREAM, code, where, expected=expected, found=found, vnode=live.vnode)
-
-
-def _placed(error: InputError, where: Place) -> InputError:
-    return InputError(
-        error.code, where=str(where), found=error.found, expected=error.expected, next_step=error.next_step
-    )
+        self._findings.add(LawFinding(Side.UPSTREAM, code, where, None, live.vnode, expected, found))

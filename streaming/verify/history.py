@@ -19,7 +19,7 @@ from streaming.reading.entries import Place
 from streaming.reading.entries import Source as Source
 from streaming.reading.entries import TopicEntry as TopicEntry
 from streaming.verify.findings import Findings, Rule
-from streaming.verify.moved import moved_in_order
+from streaming.verify.records.order import moved_in_order
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,14 +28,11 @@ from streaming.reading.records.forms import CHANGE_FORM, RecordForm
 from streaming.verify.checker import Checker
 from streaming.verify.dead_letters import DeadLetters
 from streaming.verify.findings import MOST_FINDINGS_KEPT, Findings, Report
-from streaming.verify.records.canonical import canonical
-from streaming.verify.records.initial import InitialTable
-from streaming.verify.records.predicate import condition_of
-from streaming.verify.records.recoding import WORTH_PROCESSES, Decoding, Processes, in_process
-from streaming.verify.records.redelivered import WentBack
-from streaming.verify.records.rows import OutputView
-from streaming.verify.sources.shortened import FoldedOutput
-from streaming.verify.sources.topics import TopicPair, read_letters
+from streaming.verify.fold import InitialTable
+from streaming.verify.records.canonical import WORTH_PROCESSES, Decoding, Processes, canonical, in_process
+from streaming.verify.records.order import WentBack
+from streaming.verify.records.rows import OutputView, condition_of
+from streaming.verify.sources import FoldedOutput, TopicPair, read_letters
 
 SETTLE_S = 60.0
 """Seconds for a batch to become visible in all partitions of an output, as its lanes commit one by one."""
@@ -115,7 +112,7 @@ def verify_topics(
     with (
         pair(on_read=count, barriers=barriers, begins=initial.offsets if initial else ()) as topics,
         _collector_paused(),
-        _decoding(forms, topics.offsets) as decoding,
+        _decoding(topics.offsets) as decoding,
     ):
         count.total = topics.offsets
         as_read = table if not reads_upstream else _by_names_of_today(table)
@@ -197,7 +194,7 @@ def _sources(
             went_back.append(f"{Place(names[0], partition, offset)}: {found}")
 
     upstream = canonical(topics.upstream, forms[0], table.columns, table.key_columns, on_went_back, decoding)
-    output = canonical(topics.output, forms[1], view.rows.columns, view.key_columns, decoding=decoding)
+    output = canonical(topics.output, forms[1], view.columns, view.key_columns, decoding=decoding)
     return (names[0], upstream), (names[1], output)
 
 
@@ -208,9 +205,9 @@ def _form(declared: BaseModel | RecordForm | None) -> RecordForm:
 
 
 @contextmanager
-def _decoding(forms: Sequence[RecordForm], offsets: int) -> Iterator[Decoding]:
-    """Other processes where there is enough to read that is not in canonical form."""
-    if offsets < WORTH_PROCESSES or all(form == CHANGE_FORM for form in forms):
+def _decoding(offsets: int) -> Iterator[Decoding]:
+    """Other processes where there is enough to read."""
+    if offsets < WORTH_PROCESSES:
         yield in_process
         return
     with Processes() as processes:

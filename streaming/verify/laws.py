@@ -12,19 +12,17 @@ from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
-from schemas.errors import InputError
 from schemas.position import Key
 from schemas.table import TableSchema
+from streaming.reading.entries import RowChange
 from streaming.reading.records.forms import RowImages
-from streaming.verify.expectation import Expectation, cross_off
-from streaming.verify.explain import Explainer
+from streaming.verify.expectation import Expectation, Explainer, cross_off
 from streaming.verify.findings import Findings, Rule
-from streaming.verify.fold import UpstreamFold
+from streaming.verify.fold import Rows, UpstreamFold
 from streaming.verify.history import Closed, Interval, PartitionHistory, TopicEntry
 from streaming.verify.positions import Move, Positions, PublishedParts
-from streaming.verify.records.initial import Rows
 from streaming.verify.records.keys import KeySpace
-from streaming.verify.records.rows import OutputView, RowBytes
+from streaming.verify.records.rows import OutputView
 
 
 class Law(Protocol):
@@ -116,7 +114,7 @@ class TableLaw(Law):
         rows: dict[bytes, bytes] = {}
         closed = interval.closed
         there = interval.changes if closed.joined else ()
-        known = {self._view.primary(entry.key) for entry in there if entry.key is not None}
+        known = {self._view.primary(entry.change.key or b"") for entry in there if entry.change is not None}
         for move in self.positions.move(partition, closed):
             passed = self._fold.read(move.vnode, move.standing)
             if self._from_now:
@@ -155,12 +153,11 @@ class UpstreamPartitions(PublishedParts):
 
 
 class _Record(NamedTuple):
-    """An output's record of an upstream record; `value` None for none. `interval` counts the barriers before it."""
+    """An output's record of an upstream record; `change` None for none. `interval` counts the barriers before it."""
 
     offset: int
     interval: int
-    key: bytes | None
-    value: bytes | None
+    change: RowChange | None
 
 
 def _since_now(passed: Sequence[_Record], interval: Interval) -> list[_Record]:
@@ -169,7 +166,7 @@ def _since_now(passed: Sequence[_Record], interval: Interval) -> list[_Record]:
     None; where its first barriers are gone, the last of them, as many as there are.
     """
     count = len(interval.changes) if interval.closed.joined else 0
-    shown = [record for record in passed if record.value is not None]
+    shown = [record for record in passed if record.change is not None]
     return shown[max(len(shown) - count, 0) :]
 
 
@@ -178,7 +175,6 @@ class RecordsLaw(Law):
 
     def __init__(
         self,
-        table: TableSchema,
         view: OutputView,
         partitions: int,
         findings: Findings,
@@ -189,8 +185,6 @@ class RecordsLaw(Law):
         """`upstream` are its partitions, which may be more by now."""
         self.parts = UpstreamPartitions(partitions)
         self.positions = Positions(self.parts, findings)
-        self._keys = KeySpace(table, partitions) if table.has_key else None
-        self._rows = RowBytes(table.columns)
         self._view, self._findings = view, findings
         self._waiting = [deque[_Record]() for _ in range(max(partitions, upstream))]
         self._finished = [False] * partitions
@@ -202,18 +196,13 @@ class RecordsLaw(Law):
 
     def apply(self, partition: PartitionHistory, entry: TopicEntry) -> None:
         """Hold a record until the position of its partition passes it."""
-        if not entry.value or (self._keys is not None and not entry.key):
+        if entry.change is None:
             raise entry.no_change(partition.at(entry.offset))
-        halves = self._rows.split(entry.value, None)
-        value = self._view.change(*map(self._view.of, halves))
-        record = _Record(entry.offset, self._interval, self._key(entry.key), value)
+        key, *rows = entry.change
+        change = RowChange(key, *self._view.change(*map(self._view.of, rows)))
+        is_shown = (change.before, change.after) != (None, None)
+        record = _Record(entry.offset, self._interval, change if is_shown else None)
         self._waiting[partition.partition].append(record)
-
-    def _key(self, key: bytes | None) -> bytes | None:
-        """A key in canonical form; as it came, where rows have no identity."""
-        if self._keys is None or key is None:
-            return key
-        return self._keys.canonical(key, self._keys.values(key))
 
     def gain(self, partitions: Iterable[int]) -> None:
         """All of their records are from behind the start."""
@@ -238,9 +227,9 @@ class RecordsLaw(Law):
         for move in moves:
             early = sum(record.interval < self._interval for record in passed)
             check_count(self._findings, closed, move, early)
-        wanted = [(record.key, record.value) for record in passed if record.value is not None]
-        if wanted != [(entry.key, entry.value) for entry in interval.changes]:
-            self._explain(partition, interval, [record for record in passed if record.value is not None])
+        wanted = [record for record in passed if record.change is not None]
+        if [record.change for record in wanted] != [entry.change for entry in interval.changes]:
+            self._explain(partition, interval, wanted)
 
     def _passed(self, number: int, end: int) -> list[_Record]:
         waiting, passed = self._waiting[number], list[_Record]()
@@ -249,11 +238,9 @@ class RecordsLaw(Law):
         return passed
 
     def _explain(self, partition: PartitionHistory, interval: Interval, wanted: Sequence[_Record]) -> None:
-        """Compare again, in canonical form; missing and additional records become findings."""
-        there = [(entry.key, self._canonical(entry.value)) for entry in interval.changes]
-        expected = [self._pair(record) for record in wanted]
-        if there == expected:
-            return
+        """Find the missing and the additional records."""
+        there = [entry.change for entry in interval.changes]
+        expected = [record.change for record in wanted]
         missing, surplus = Counter(expected) - Counter(there), Counter(there) - Counter(expected)
         if not missing and not surplus:
             first = next(i for i, pair in enumerate(zip(there, expected, strict=True)) if pair[0] != pair[1])
@@ -261,26 +248,17 @@ class RecordsLaw(Law):
             self._say(
                 Rule.REORDERED, partition, interval, interval.changes[first], text, "another one of them"
             )
-        for record, pair in zip(wanted, expected, strict=True):
-            if missing[pair]:
-                missing[pair] -= 1
+        for record in wanted:
+            if missing[record.change]:
+                missing[record.change] -= 1
                 text = f"the record at {record.offset} of the upstream partition"
                 self._say(Rule.LOST, partition, interval, None, text, "nothing")
-        ahead = Counter(map(self._pair, self._waiting[partition.partition]))
-        for entry, pair in zip(interval.changes, there, strict=True):
-            if surplus[pair]:
-                surplus[pair] -= 1
-                rule = Rule.BEYOND_POSITION if ahead[pair] else Rule.EXTRA
+        ahead = {record.change for record in self._waiting[partition.partition]}
+        for entry in interval.changes:
+            if surplus[entry.change]:
+                surplus[entry.change] -= 1
+                rule = Rule.BEYOND_POSITION if entry.change in ahead - {None} else Rule.EXTRA
                 self._say(rule, partition, interval, entry, "nothing", "a record")
-
-    def _pair(self, record: _Record) -> tuple[bytes | None, bytes | None]:
-        return record.key, self._canonical(record.value)
-
-    def _canonical(self, value: bytes | None) -> bytes | None:
-        try:
-            return None if value is None else self._view.rows.canonical_change(value)
-        except InputError:
-            return value
 
     def _say(
         self,

@@ -50,7 +50,7 @@ from streaming.protocol.batches import Batches
 from streaming.protocol.lanes.runner import LaneRunner, Way
 from streaming.protocol.recovery.forward import Forward
 from streaming.protocol.setup import BatchSetup
-from streaming.scan.arrangement import Arrangement
+from streaming.scan.kinds import Arrangement
 from streaming.sink.protocol import OpenWriter, Sink
 from tests.bench.expected import (
     EPOCH_STEP,

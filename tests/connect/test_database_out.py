@@ -17,9 +17,8 @@ from schemas.position import Key
 from schemas.records import Change, Row
 from schemas.settings.config import ServiceConfig, check
 from streaming.kafka.clients import KafkaSettings
-from streaming.reading.fold import TableFold
 from streaming.reading.records.forms import CHANGE_FORM
-from streaming.reading.topic import GrowingTopic, RecordStream
+from streaming.reading.topic import GrowingTopic, RecordStream, TableFold
 from tests.bench.rig import TABLE
 from tests.connect.conftest import Circle
 from tests.connect.test_postgres_in import FORMS

@@ -16,7 +16,7 @@ from state.values.plan import Slice
 from state.values.progress import Progress
 from streaming.core.planning import Amount, Cut
 from streaming.core.visibility import covered
-from streaming.scan.arrangement import Arrangement
+from streaming.scan.kinds import Arrangement
 from streaming.scan.protocol import LiveRows, PinnedScan, Scan, SliceReader
 from tests.kit.tables import table
 

@@ -27,7 +27,7 @@ from state.values.pin import Pin, ReplicaVersion
 from state.values.plan import Slice
 from state.values.progress import NotStarted, Progress, covers
 from streaming.core.planning import Amount, Cut
-from streaming.scan.arrangement import Arrangement
+from streaming.scan.kinds import Arrangement
 from streaming.scan.protocol import LiveRows, PinnedScan, Scan, SliceReader
 from tests.contracts.by_partition import ByPartition, ScanByPartition
 from tests.kit.tables import table, vnode_of

@@ -17,8 +17,7 @@ from schemas.records import Op, Row, Throttle
 from state.journal import Journal
 from state.values.pin import Pin
 from streaming.core.planning import Amount, Cut
-from streaming.scan.arrangement import Arrangement
-from streaming.scan.kinds import SCANS
+from streaming.scan.kinds import SCANS, Arrangement
 from tests.contracts.by_partition import ALL, ByPartition, ScanByPartition
 from tests.kit.avro_codec import ChangeCodec
 from tests.kit.tables import items, table, vnode_of

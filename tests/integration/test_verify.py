@@ -17,10 +17,8 @@ from schemas.kinds.projection import OutputColumn
 from streaming.cli.app import main
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import Watermarks
-from streaming.reading import feed as feed_module
-from streaming.reading.ends import Ends
-from streaming.reading.feed import feeds
-from streaming.reading.sources import PartitionSource
+from streaming.reading import sources as sources_module
+from streaming.reading.sources import Ends, PartitionSource, feeds
 from streaming.verify.findings import Report, Rule
 from streaming.verify.history import TopicEntry
 from streaming.verify.judge import verify_topics
@@ -201,9 +199,9 @@ def test_partitions_share_consumers_and_each_is_read_at_its_own_pace(
     bootstrap: str, topic: TopicFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that is not asked for is held up to a bound, and goes on where it was once it is."""
-    monkeypatch.setattr(feed_module, "_MOST_CONSUMERS", 2)
-    monkeypatch.setattr(feed_module, "_MOST_HELD", 10)
-    monkeypatch.setattr(feed_module, "_CHUNK_RECORDS", 7)
+    monkeypatch.setattr(sources_module, "_MOST_CONSUMERS", 2)
+    monkeypatch.setattr(sources_module, "_MOST_HELD", 10)
+    monkeypatch.setattr(sources_module, "_CHUNK_RECORDS", 7)
     settings, name = KafkaSettings(bootstrap), topic(name="many", partitions=5)
     writer = Writer(bootstrap, name)
     writer.write([[TopicEntry(number, b"key", b"value") for number in range(200)] for _ in range(5)])

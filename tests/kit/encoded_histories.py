@@ -7,9 +7,13 @@ from dataclasses import dataclass
 
 from schemas.avro.codec import barrier_header, encode_barrier
 from schemas.kinds.projection import output_columns
+from schemas.table import TableSchema
+from streaming.reading.entries import Source
+from streaming.reading.records.forms import CHANGE_FORM
 from streaming.verify.checker import Checker
 from streaming.verify.findings import Report
 from streaming.verify.history import TopicEntry
+from streaming.verify.records.canonical import canonical
 from streaming.verify.records.rows import OutputView
 from tests.kit.avro_codec import ChangeCodec, KeyCodec
 from tests.kit.histories import History, Item
@@ -80,13 +84,18 @@ def view_of(history: History) -> OutputView:
     return OutputView(history.table, history.columns, history.condition, hash_key=HASH_KEY, key=history.key)
 
 
+def of_changes(rows: TableSchema | OutputView, *sources: Source) -> list[Source]:
+    """Partitions of the format `change` as the checker reads them."""
+    return canonical(sources, CHANGE_FORM, rows.columns, rows.key_columns)
+
+
 def judge(history: History) -> Report:
     """What `verify` says of a history, without a broker."""
     upstream, output = encoded(history)
     return Checker(
         history.table,
         view_of(history),
-        ("up", [ListSource(entries) for entries in upstream]),
-        ("out", [ListSource(entries) for entries in output]),
+        ("up", of_changes(history.table, *map(ListSource, upstream))),
+        ("out", of_changes(view_of(history), *map(ListSource, output))),
         from_now=history.from_now,
     ).run()

@@ -10,9 +10,8 @@ from streaming.cli.jobs.definitions import known_jobs
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import header_of
 from streaming.kafka.topics import partitions_of
-from streaming.reading.fold import TableFold, Tally
 from streaming.reading.records.forms import RecordForm
-from streaming.reading.topic import Complete, GrowingTopic, RecordStream
+from streaming.reading.topic import Complete, GrowingTopic, RecordStream, TableFold, Tally
 from tests.kit.kafka_topics import read_tail
 from tests.kit.real import Stage
 

@@ -18,8 +18,8 @@ from schemas.kinds.projection import OutputColumn, key_of, plain
 from schemas.position import Key, position_to_text
 from schemas.records import Barrier, BarrierKind, Change, Op, Row, VnodeProgress
 from schemas.table import TableSchema, declare
+from streaming.verify.records.keys import VnodeOf
 from streaming.verify.records.rows import RowCondition
-from streaming.verify.records.vnode import VnodeOf
 from tests.kit import masks
 
 KEY_DOMAINS: dict[str, list[Any]] = {

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from schemas.position import Key
 from schemas.records import Change, Row
-from streaming.verify.records.redelivered import RedeliveryRule
+from streaming.verify.records.order import RedeliveryRule
 from tests.kit.service_reading import place_of
 from tests.kit.upstream_record import UpstreamRecord
 

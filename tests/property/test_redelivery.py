@@ -36,7 +36,7 @@ from streaming.lane.task import UndoneError
 from streaming.protocol.lanes.redelivery import LogResets, Ranges, RedeliveryJudge
 from streaming.source.decoded import POSITION
 from streaming.source.direct_read import LoggedRecords
-from streaming.verify.records.redelivered import RedeliveryRule
+from streaming.verify.records.order import RedeliveryRule
 from tests.kit import server_histories as servers
 from tests.kit.examples import examples
 from tests.kit.log_positions import position_column

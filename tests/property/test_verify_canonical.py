@@ -20,12 +20,12 @@ from schemas.formats.protocol import Format, Origins, OutputFormat
 from schemas.formats.upsert import UpsertFormat
 from schemas.records import Barrier, BarrierKind, Change, Op, Row
 from schemas.table import declare
+from streaming.reading.entries import RowChange
 from streaming.reading.records.forms import RecordForm, RowImages
 from streaming.verify.history import Source, TopicEntry
 from streaming.verify.records import canonical as module
-from streaming.verify.records.canonical import canonical
-from streaming.verify.records.recoding import Decoding, Processes, in_process
-from tests.kit.avro_codec import ChangeCodec, KeyCodec
+from streaming.verify.records.canonical import Decoding, Processes, canonical, in_process
+from tests.kit.avro_codec import KeyCodec
 from tests.kit.examples import examples
 from tests.kit.mutants.service import KEY_SCHEMA, ROW_SCHEMA, UPSTREAMS
 from tests.kit.mutants.service import TABLE as FAULTY
@@ -42,7 +42,7 @@ CASES: list[tuple[Format, OutputFormat]] = [
     ),
     (DebeziumOutput(tombstones=False), DebeziumOutput(tombstones=False)),
 ]
-KEYS, CHANGES = KeyCodec(TABLE.key_columns), ChangeCodec(TABLE.columns)
+KEYS, ROWS = KeyCodec(TABLE.key_columns), KeyCodec(TABLE.columns)
 rows = st.tuples(
     st.integers(0, 3), st.sampled_from([None, "", "x", "é\n"]), st.sampled_from([None, 0.5, -0.0, 1e30])
 )
@@ -104,7 +104,7 @@ def recoded(
     return list(source.entries())
 
 
-def expected(change: Change, format_: Format) -> tuple[bytes, bytes]:
+def expected(change: Change, format_: Format) -> RowChange:
     """A key and what a change amounts to in this format."""
     if RecordForm.of(format_).rows_before is RowImages.NONE:
         key_alone = (change.row[0], None, None)
@@ -113,7 +113,8 @@ def expected(change: Change, format_: Format) -> tuple[bytes, bytes]:
             if change.after is None
             else Change(Op.INSERT, None, change.after)
         )
-    return KEYS.encode((change.row[0],)), CHANGES.encode(change)
+    before, after = (None if row is None else ROWS.encode(row) for row in (change.before, change.after))
+    return RowChange(KEYS.encode((change.row[0],)), before, after)
 
 
 @pytest.mark.parametrize(("format_", "writes"), CASES, ids=lambda case: case.form)
@@ -129,8 +130,8 @@ def test_what_an_output_has_is_read_back(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_CHUNK_RECORDS", chunk)
         read = recoded(entries, format_)
-    assert [(entry.key, entry.value) for entry in read] == [expected(change, format_) for change in found]
-    assert [entry.given for entry in read if entry.value] == [
+    assert [entry.change for entry in read] == [expected(change, format_) for change in found]
+    assert [(entry.key, entry.value) for entry in read] == [
         (entries[entry.offset].key, entries[entry.offset].value) for entry in read
     ]
 
@@ -152,15 +153,19 @@ def test_an_output_has_one_form_of_each_record(format_: Format, writes: OutputFo
     for other in others:
         if other != (key, value):
             [read] = recoded([TopicEntry(0, *other)], format_)
-            assert (read.key, read.value, read.given) == (other[0], b"", other), other
+            assert (read.key, read.value, read.change) == (*other, None), other
 
 
 def test_a_null_that_follows_no_delete_is_invalid_and_so_is_a_delete_without_one() -> None:
     format_, row = DebeziumOutput(), (1, "a", 0.5)
     insert, delete = Change(Op.INSERT, None, row), Change(Op.DELETE, row, None)
     first, gone, null = records(format_, [insert, delete])
-    assert [bool(entry.value) for entry in recoded([first, null, gone, null], format_)] == [True, False, True]
-    assert [bool(entry.value) for entry in recoded([gone, first], format_)] == [False, True]
+    assert [bool(entry.change) for entry in recoded([first, null, gone, null], format_)] == [
+        True,
+        False,
+        True,
+    ]
+    assert [bool(entry.change) for entry in recoded([gone, first], format_)] == [False, True]
 
 
 @pytest.mark.slow
@@ -188,4 +193,4 @@ def test_other_processes_read_the_same_in_the_same_order() -> None:
             )
         ]
         assert read[0] == read[1]
-        assert all(entry.value for entry in read[0])
+        assert all(entry.change for entry in read[0])

@@ -14,11 +14,13 @@ from hypothesis import strategies as st
 
 from schemas.formats.debezium import DebeziumFormat
 from schemas.json.parsing.placeholder import UNAVAILABLE
+from schemas.records import Change
+from streaming.reading.entries import RowChange
 from streaming.reading.records.forms import RecordForm
 from streaming.verify.history import TopicEntry
 from streaming.verify.records import canonical as module
 from streaming.verify.records.canonical import canonical
-from tests.kit.avro_codec import ChangeCodec, KeyCodec
+from tests.kit.avro_codec import KeyCodec
 from tests.kit.examples import examples
 from tests.kit.in_order import InOrder
 from tests.property.test_in_order import NOTE, TABLE, Connector, Sent
@@ -26,7 +28,7 @@ from tests.property.test_verify_canonical import Listed
 
 FORM = RecordForm.of(DebeziumFormat())
 NAMES = TABLE.column_names
-CHANGES, KEYS = ChangeCodec(TABLE.columns), KeyCodec(TABLE.key_columns)
+ROWS, KEYS = KeyCodec(TABLE.columns), KeyCodec(TABLE.key_columns)
 
 
 def event_of(offset: int, sent: Sent) -> TopicEntry:
@@ -49,10 +51,15 @@ def event_of(offset: int, sent: Sent) -> TopicEntry:
     return TopicEntry(offset, key, json.dumps(value).encode())
 
 
-def expected_of(stream: list[Sent]) -> list[tuple[int, bytes, bytes]]:
+def expected_of(stream: list[Sent]) -> list[tuple[int, RowChange]]:
     reader = InOrder()
     taken = ((offset, sent.key, reader.take((sent.key,), sent.record)) for offset, sent in enumerate(stream))
-    return [(offset, KEYS.encode((key,)), CHANGES.encode(change)) for offset, key, change in taken if change]
+    return [(offset, expected_change(key, change)) for offset, key, change in taken if change]
+
+
+def expected_change(key: int, change: Change) -> RowChange:
+    before, after = (None if row is None else ROWS.encode(row) for row in (change.before, change.after))
+    return RowChange(KEYS.encode((key,)), before, after)
 
 
 def recoded(entries: list[TopicEntry]) -> list[TopicEntry]:
@@ -68,12 +75,12 @@ def test_a_partition_s_changes_are_those_of_one_reader(seed: int, chunk: int) ->
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_CHUNK_RECORDS", chunk)
         found = recoded(entries)
-    assert [(entry.offset, entry.key, entry.value) for entry in found] == expected_of(stream)
-    assert [entry.given for entry in found] == [
+    assert [(entry.offset, entry.change) for entry in found] == expected_of(stream)
+    assert [(entry.key, entry.value) for entry in found] == [
         (entries[entry.offset].key, entries[entry.offset].value) for entry in found
     ]
 
 
 def test_a_value_that_is_left_out_of_a_row_that_is_not_there_is_at_fault() -> None:
     entry = event_of(0, Sent(1, (1, 0, "a"), (5, 7), leaves_out=True))
-    assert recoded([entry]) == [entry._replace(value=b"", given=(entry.key, entry.value))]
+    assert recoded([entry]) == [entry]

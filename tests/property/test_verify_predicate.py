@@ -9,7 +9,7 @@ from hypothesis import given
 
 from schemas.filter.ast import Between, Comparison, Filter, InList, IsNull, Operator
 from schemas.table import Column, TableSchema
-from streaming.verify.records.predicate import condition_of
+from streaming.verify.records.rows import condition_of
 from tests.kit.filter_oracle import decide
 from tests.kit.filters import TABLE, WIDE, Row, edge_literals, edge_rows, filters, rows_of
 

@@ -12,7 +12,7 @@ from pyspark.sql import functions as sf
 from schemas.position import Key
 from schemas.table import declare
 from schemas.types import ColumnType
-from streaming.verify.records.vnode import VnodeOf
+from streaming.verify.records.keys import VnodeOf
 from tests.kit.values import KEY_TYPES, values_of
 
 VNODE_COUNT = 32_768  # the most there can be, so that agreement is least likely by chance

@@ -27,9 +27,8 @@ from streaming.protocol.executor import Done, Executor
 from streaming.protocol.planner import Planner
 from streaming.protocol.recovery.recover import Recovery
 from streaming.protocol.report import BatchReport
-from streaming.scan.kinds import Scans
+from streaming.scan.kinds import PinnedTopic, Scans, SourceBackfill
 from streaming.scan.protocol import LiveRows, Scan
-from streaming.scan.topic import PinnedTopic, SourceBackfill
 from tests.simulation.instance import Instance
 from tests.simulation.storage import MemoryStorage, MemoryTable
 

@@ -12,8 +12,7 @@ from state.replica import Replica
 from state.values.pin import Pin
 from state.values.plan import Slice
 from streaming.protocol.batches import Batches
-from streaming.scan.arrangement import Arrangement, PinnedArrangement
-from streaming.scan.kinds import Scans
+from streaming.scan.kinds import Arrangement, PinnedArrangement, Scans
 from streaming.scan.protocol import Scan, SliceReader
 from tests.kit.tables import vnode_of
 

@@ -40,12 +40,11 @@ from streaming.reading.records.forms import RecordForm
 from streaming.verify.checker import Checker
 from streaming.verify.dead_letters import DeadLetters, ListedLetter
 from streaming.verify.findings import Findings, Rule
+from streaming.verify.fold import InitialTable
 from streaming.verify.history import TopicEntry
 from streaming.verify.records.canonical import canonical
-from streaming.verify.records.initial import InitialTable
-from streaming.verify.records.predicate import condition_of
-from streaming.verify.records.rows import OutputView
-from tests.kit.encoded_histories import ListSource
+from streaming.verify.records.rows import OutputView, condition_of
+from tests.kit.encoded_histories import ListSource, of_changes
 from tests.simulation.broker import Topics
 from tests.simulation.changelog import Changelog
 from tests.simulation.compaction import changes_of, rows_of
@@ -114,11 +113,11 @@ def _output(world: World, job: JobDefinition, state: JobState | None) -> Iterato
         letters = DeadLetters(
             table, findings, partial(_letters, world, job), _faulty(world), are_empty=job.is_masked
         )
-    output = canonical(sources[1], form, view.rows.columns, view.key_columns)
+    output = canonical(sources[1], form, view.columns, view.key_columns)
     checker = Checker(
         table,
         view,
-        ("up", sources[0]),
+        ("up", of_changes(table, *sources[0])),
         (job.output, output),
         findings,
         letters,

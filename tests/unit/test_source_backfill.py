@@ -21,7 +21,7 @@ from schemas.position import Key, position_from_text, position_to_text
 from state.values.pin import Pin, ReplicaVersion
 from state.values.progress import NotStarted, Progress, after_slice
 from streaming.core.planning import Amount
-from streaming.scan.topic import SourceBackfill, UpstreamLog
+from streaming.scan.kinds import SourceBackfill, UpstreamLog
 from tests.kit.tables import table
 
 BEGINS, ENDS = [0, 7, 4, 9], (25, 7, 9, 2)

@@ -38,10 +38,8 @@ from streaming.cli.topics.target import (
     TopicOption,
     output_target,
 )
-from streaming.reading.fold import TableFold, Tally
 from streaming.reading.records.forms import RowImages
-from streaming.reading.shown import plain
-from streaming.reading.topic import Complete, GrowingTopic, Record, RecordStream
+from streaming.reading.topic import Complete, GrowingTopic, Record, RecordStream, TableFold, Tally, plain
 
 _FOLLOW_S = 0.2
 _PATIENT_S = 10.0

@@ -16,7 +16,7 @@ from state.initial.table import SourceTable
 from state.storage import Storage
 from streaming.cli.configuration import usage
 from streaming.control.state_view import StateReader
-from streaming.verify.records.initial import InitialTable
+from streaming.verify.fold import InitialTable
 
 _ROWS_AT_ONCE = 1_000_000
 

@@ -22,8 +22,7 @@ from streaming.cli.topics.target import (
 )
 from streaming.events.forms import FORMATS, EventForm, TopicSchemas, events_of, form_of, invented
 from streaming.events.generator import ChangeGenerator, ChangeMix
-from streaming.events.resume import resume
-from streaming.events.sender import ChangeSender, LiveLoad, SentChanges, produce_rows
+from streaming.events.sender import ChangeSender, LiveLoad, SentChanges, produce_rows, resume
 from streaming.kafka.topics import create_topic, partitions_of
 from streaming.registry.client import Registry
 from streaming.service.left_out_columns import load

@@ -64,7 +64,7 @@ class AvroRecords(UpstreamEncoding):
         self._columns, self._key_columns = in_records(columns), in_records(key_columns)
         self._names = [column.name for column in self._columns]
         self._key_names = [column.name for column in self._key_columns]
-        self._deleted_field = form.deleted_field_of(columns) if form.format == "upsert" else None
+        self._deleted_field = form.deleted_field_of(columns)
         row = partial(record_reader, columns=self._columns, truncates=form.truncates)
         value: RecordShape = row if self._deleted_field is None else partial(self._deletable_row, row=row)
         if form.format == "debezium":

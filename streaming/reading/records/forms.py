@@ -22,9 +22,9 @@ class RowImages(Enum):
 
     FULL = "full"
     """INSERT has `after`, DELETE has `before`, UPDATE has both."""
-    NONE = "none"
+    NONE = "after only"
     """INSERT has the row as it is now, whether it was there or not; `before` of a DELETE has the key columns alone."""
-    NO_IDENTITY = "no identity"
+    NO_IDENTITY = "rows"
     """Rows of a table without a primary key, each an INSERT."""
 
 
@@ -46,8 +46,8 @@ class RecordForm:
     tombstones: bool = False
     schemas: SchemaLookup | None = None
     """Of an upstream with schemas by id."""
-    images: str = "full"
-    """The images that a change comes with, as its format declares them."""
+    rows_before: RowImages = RowImages.FULL
+    """Which rows its changes come with, as its format declares them."""
     key_id: int = 0
     value_id: int = 0
     """Of an output with schemas by id: those that its records begin with."""
@@ -67,7 +67,7 @@ class RecordForm:
         is_output = settings["format"] != "change" and "sub_micros" not in settings
         more: dict[str, Any] = {"schemas": getattr(declared, "schemas_by_id", None)}
         if (images := getattr(declared, "images", None)) is not None:
-            more["images"] = images.value
+            more["rows_before"] = RowImages(images.value)
         if (ids := getattr(declared, "ids", None)) is not None:
             more |= {"key_id": ids.key, "value_id": ids.value}
         chosen = "deleted_field" in declared.model_fields_set
@@ -85,11 +85,6 @@ class RecordForm:
             earlier = tuple((width, 0) for width in widths)
         fills = tuple(table.by_name[column.source].fill for column in job.columns)
         return replace(form, earlier=earlier, fills=fills, first_width=job.first_width)
-
-    @property
-    def rows_before(self) -> RowImages:
-        """Which rows its changes come with."""
-        return _IMAGES[self.images]
 
     @property
     def may_be_null(self) -> bool:
@@ -124,12 +119,11 @@ class RecordForm:
         return self.sub_micros == "truncate"
 
     def deleted_field_of(self, columns: Sequence[Column]) -> str | None:
-        """The field by which a value deletes its row; None where that is a column, unless it was chosen."""
+        """The field by which a value of `upsert` deletes its row; None where that is a column, unless it was chosen."""
+        if self.format != "upsert":
+            return None
         is_column = any(self.deleted_field in column.names_in_records for column in columns)
         return None if is_column and not self.is_deleted_field_chosen else self.deleted_field
-
-
-_IMAGES = {"full": RowImages.FULL, "after only": RowImages.NONE, "rows": RowImages.NO_IDENTITY}
 
 
 class ReadRecord(NamedTuple):

@@ -30,7 +30,6 @@ from streaming.reading.values.json_text import (
     JsonObject,
     as_object,
     compact,
-    end_of_value,
     names_of,
     parsed,
     text_of,
@@ -44,7 +43,7 @@ from streaming.reading.values.json_values import (
     text_reader,
 )
 
-_SCHEMA, _PAYLOAD = '{"schema":', ',"payload":'
+_FRAME = '{"schema"'
 
 
 class RowPlan(NamedTuple):
@@ -68,8 +67,8 @@ class FramedColumns:
         self.columns = in_records(columns)
         self._form, self._inside, self._is_event = form, inside, form.format == "debezium"
         self._can_be_framed = PARTS.isdisjoint(column.name for column in self.columns)
-        self._plain = self._described = self.plan(NO_MEANINGS)
-        self._begin: str | None = None
+        self._plain = self.plan(NO_MEANINGS)
+        self._described: tuple[Any, RowPlan] = (None, self._plain)
 
     def plan(self, meanings: Meanings) -> RowPlan:
         """The readers of the columns by what a frame says of them."""
@@ -100,35 +99,24 @@ class FramedColumns:
     def opened(self, data: bytes) -> tuple[JsonObject | None, RowPlan]:
         """The fields, None for a null in a frame, with their readers. Raises: InvalidRecordError."""
         text = text_of(data)
-        if self._begin is not None and text.startswith(self._begin) and text.endswith("}"):
-            try:
-                return _object_or_null(parsed(text[len(self._begin) : -1], level=1)), self._described
-            except InvalidRecordError:
-                pass  # the frame goes on behind its payload, or the record as a whole is invalid
         fields = as_object(parsed(text))
         if not self.is_frame(text, fields):
             return fields, self._plain
         parts = dict(fields)
-        plan = self.plan(meanings_in(parts["schema"], self._inside))
-        self._remember(text, fields, plan)
-        return _object_or_null(parts.get("payload", False)), plan
+        schema, payload = parts["schema"], parts.get("payload", False)
+        if schema != self._described[0]:
+            self._described = schema, self.plan(meanings_in(schema, self._inside))
+        return None if payload is None else as_object(payload), self._described[1]
 
     def is_frame(self, text: str, fields: JsonObject) -> bool:
         """True for a record within its schema. Raises: InvalidRecordError for a part that comes twice."""
         if not self._is_event:
             return self._can_be_framed and len(fields) == 2 and set(names_of(fields)) == PARTS
-        if not text.startswith(_SCHEMA[:-1]):
+        if not text.startswith(_FRAME):
             return False
         if len(dict(fields)) < len(fields):
             raise InvalidRecordError("a part of its frame that comes twice")
         return True
-
-    def _remember(self, text: str, fields: JsonObject, plan: RowPlan) -> None:
-        if names_of(fields) != ["schema", "payload"] or not text.startswith(_SCHEMA + "{"):
-            return
-        end = end_of_value(text, len(_SCHEMA))
-        if text.startswith(_PAYLOAD, end):
-            self._begin, self._described = text[: end + len(_PAYLOAD)], plan
 
     def row(self, fields: Mapping[str, Any], plan: RowPlan) -> list[Any]:
         """The values of all columns. Raises: InvalidRecordError."""
@@ -155,10 +143,6 @@ class FramedColumns:
         return found
 
 
-def _object_or_null(value: Any) -> JsonObject | None:
-    return None if value is None else as_object(value)
-
-
 class JsonRecords(UpstreamEncoding):
     """See `UpstreamEncoding`."""
 
@@ -169,7 +153,7 @@ class JsonRecords(UpstreamEncoding):
         self._values = FramedColumns(form, columns, "after" if is_event else None)
         self._keys = FramedColumns(form, key_columns)
         self._key_names = {column.name for column in self._keys.columns}
-        self._deleted_field = form.deleted_field_of(columns) if form.format == "upsert" else None
+        self._deleted_field = form.deleted_field_of(columns)
         texts: dict[TypeName, frozenset[str]] = {}
         if is_event:
             in_base64 = base64.b64encode(placeholder_bytes(form.unavailable)).decode()

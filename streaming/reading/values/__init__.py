@@ -5,7 +5,6 @@ json_text         JSON as Python values
 json_values       ... as values of columns
 connect           what Kafka Connect and Debezium say of values, and what stands in place of one
 avro_bytes        Avro's encoding, and rows in the forms of the contract
-writer_schemas    schemas of a registry
-avro_passing      values by such a schema that are passed over
+writer_schemas    schemas of a registry, and values that are passed over
 avro_fields       records by such a schema
 """

@@ -27,8 +27,6 @@ MAX_NESTING = 200
 _INT_BYTES, _LONG_BYTES = 5, 10
 _FIRST_DAY, _DAYS = dt.date.min.toordinal() - dt.date(1970, 1, 1).toordinal(), 3_652_059
 MICROSECOND = dt.timedelta(microseconds=1)
-OPS = tuple(Op)
-_SINGLE_BYTES = [bytes([byte]) for byte in range(0x80)]
 _EXACT = Context(prec=2 * MAX_DECIMAL_PRECISION)  # the default context rounds at 28 digits
 
 
@@ -96,10 +94,6 @@ class AvroCursor:
 
     def choice(self, count: int) -> int:
         """The branch of a union, or the symbol of an enum."""
-        raw = self.data[self.at] if self.at < len(self.data) else 1
-        if not raw & 1 and raw < 0x80 and raw >> 1 < count:  # one byte, as nearly all are
-            self.at += 1
-            return raw >> 1
         index = self.integer()
         if not 0 <= index < count:
             raise InvalidRecordError(f"branch or symbol {index} where 0..{count - 1} exist")
@@ -134,27 +128,18 @@ class AvroCursor:
 FieldReader = Callable[[AvroCursor], Any]
 
 
-def _out_of_range(column: Column) -> InvalidRecordError:
-    return InvalidRecordError(
-        f"a value that does not fit {column.type}", Code.VALUE_OUT_OF_RANGE, column.name
-    )
-
-
-def _int(cursor: AvroCursor, column: Column) -> int:
+def _int(cursor: AvroCursor) -> int:
     number = cursor.integer()
     if not -(2**31) <= number < 2**31:
-        raise _out_of_range(column)
+        raise OverflowError
     return number
 
 
-def _decimal(cursor: AvroCursor, column: Column) -> Decimal:
+def _decimal(cursor: AvroCursor, kind: ColumnType) -> Decimal:
     data = cursor.bytes()
     if not data:
         raise InvalidRecordError("a decimal of no byte")
-    try:
-        return at_scale(int.from_bytes(data, "big", signed=True), column.type.scale or 0, column.type)
-    except OverflowError:
-        raise _out_of_range(column) from None
+    return at_scale(int.from_bytes(data, "big", signed=True), kind.scale or 0, kind)
 
 
 def date_of(number: int) -> dt.date:
@@ -164,41 +149,24 @@ def date_of(number: int) -> dt.date:
     return dt.date.min + dt.timedelta(days=number - _FIRST_DAY)
 
 
-def _date(cursor: AvroCursor, column: Column) -> dt.date:
-    try:
-        return date_of(cursor.integer())
-    except OverflowError:
-        raise _out_of_range(column) from None
-
-
-def _timestamp(cursor: AvroCursor, column: Column) -> dt.datetime:
-    try:
-        return EPOCH + dt.timedelta(microseconds=cursor.long())
-    except OverflowError:
-        raise _out_of_range(column) from None
-
-
-_READERS: dict[TypeName, Callable[[AvroCursor, Column], Any]] = {
+# Readers raise OverflowError for what does not fit the column.
+_READERS: dict[TypeName, Callable[[AvroCursor, ColumnType], Any]] = {
     TypeName.BOOLEAN: lambda cursor, _: cursor.boolean(),
-    TypeName.INT: _int,
+    TypeName.INT: lambda cursor, _: _int(cursor),
     TypeName.BIGINT: lambda cursor, _: cursor.long(),
     TypeName.FLOAT: lambda cursor, _: struct.unpack("<f", cursor.take(4))[0],
     TypeName.DOUBLE: lambda cursor, _: struct.unpack("<d", cursor.take(8))[0],
     TypeName.DECIMAL: _decimal,
     TypeName.STRING: lambda cursor, _: cursor.string(),
     TypeName.BINARY: lambda cursor, _: cursor.bytes(),
-    TypeName.DATE: _date,
-    TypeName.TIMESTAMP: _timestamp,
+    TypeName.DATE: lambda cursor, _: date_of(cursor.integer()),
+    TypeName.TIMESTAMP: lambda cursor, _: EPOCH + dt.timedelta(microseconds=cursor.long()),
 }
 
 
 def long_bytes(number: int) -> bytes:
     """An int or a long, in the fewest bytes."""
     raw = number << 1 if number >= 0 else (-number << 1) - 1
-    if raw < 0x80:
-        return _SINGLE_BYTES[raw]
-    if raw < 0x4000:
-        return bytes((raw & 0x7F | 0x80, raw >> 7))
     found = []
     while raw >= 0x80:
         found.append(raw & 0x7F | 0x80)
@@ -232,20 +200,17 @@ def unscaled_of(value: Decimal, kind: ColumnType) -> int:
     return number
 
 
-def _decimal_writer(kind: ColumnType) -> Callable[[Any], bytes]:
-    return lambda value: sized(_decimal_bytes(unscaled_of(value, kind)))
-
-
-_WRITERS: dict[TypeName, Callable[[Any], bytes]] = {
-    TypeName.BOOLEAN: lambda value: b"\x01" if value else b"\x00",
-    TypeName.INT: long_bytes,
-    TypeName.BIGINT: long_bytes,
-    TypeName.FLOAT: struct.Struct("<f").pack,
-    TypeName.DOUBLE: struct.Struct("<d").pack,
-    TypeName.STRING: lambda value: sized(value.encode()),
-    TypeName.BINARY: sized,
-    TypeName.DATE: lambda value: long_bytes((value - EPOCH.date()).days),
-    TypeName.TIMESTAMP: lambda value: long_bytes((value - EPOCH) // MICROSECOND),
+_WRITERS: dict[TypeName, Callable[[Any, ColumnType], bytes]] = {
+    TypeName.BOOLEAN: lambda value, _: b"\x01" if value else b"\x00",
+    TypeName.INT: lambda value, _: long_bytes(value),
+    TypeName.BIGINT: lambda value, _: long_bytes(value),
+    TypeName.FLOAT: lambda value, _: struct.pack("<f", value),
+    TypeName.DOUBLE: lambda value, _: struct.pack("<d", value),
+    TypeName.DECIMAL: lambda value, kind: sized(_decimal_bytes(unscaled_of(value, kind))),
+    TypeName.STRING: lambda value, _: sized(value.encode()),
+    TypeName.BINARY: lambda value, _: sized(value),
+    TypeName.DATE: lambda value, _: long_bytes((value - EPOCH.date()).days),
+    TypeName.TIMESTAMP: lambda value, _: long_bytes((value - EPOCH) // MICROSECOND),
 }
 
 
@@ -257,24 +222,19 @@ class RowCodec:
 
     def __init__(self, columns: Sequence[Column]) -> None:
         self.columns = tuple(columns)
-        self._readers = [(column, column.nullable, _READERS[column.type.name]) for column in columns]
-        # In front of a value, and in place of a null.
-        self._writers = [
-            (
-                _WRITERS.get(each.type.name) or _decimal_writer(each.type),
-                *((b"\x02", b"\x00") if each.nullable else (b"", None)),
-            )
-            for each in columns
-        ]
+        self._plan = [(each, _READERS[each.type.name], _WRITERS[each.type.name]) for each in columns]
 
     def read_row(self, cursor: AvroCursor) -> Row:
         """The next row. Raises: InvalidRecordError."""
-        return tuple(
-            [
-                None if nullable and cursor.choice(2) == 0 else read(cursor, column)
-                for column, nullable, read in self._readers
-            ]
-        )
+        row: list[Any] = []
+        for column, read, _ in self._plan:
+            try:
+                is_null = column.nullable and cursor.choice(2) == 0
+                row.append(None if is_null else read(cursor, column.type))
+            except OverflowError:
+                found, name = f"a value that does not fit {column.type}", column.name
+                raise InvalidRecordError(found, Code.VALUE_OUT_OF_RANGE, name) from None
+        return tuple(row)
 
     def optional_row(self, cursor: AvroCursor) -> Row | None:
         """The next row, which may be null. Raises: InvalidRecordError."""
@@ -291,11 +251,11 @@ class RowCodec:
         """All of the bytes as one change. Raises: InvalidRecordError, UNKNOWN_OP for an op that there is not."""
         cursor = AvroCursor(data)
         number = cursor.integer()
-        if not 0 <= number < len(OPS):
-            raise InvalidRecordError(f"op {number} where 0..{len(OPS) - 1} exist", Code.UNKNOWN_OP)
+        if not 0 <= number < len(Op):
+            raise InvalidRecordError(f"op {number} where 0..{len(Op) - 1} exist", Code.UNKNOWN_OP)
         before, after = self.optional_row(cursor), self.optional_row(cursor)
         cursor.end()
-        change = Change(OPS[number], before, after)
+        change = Change(Op(number), before, after)
         if not change.is_well_formed():
             raise InvalidRecordError(f"{change.op.name} with other rows than it has")
         return change
@@ -303,23 +263,15 @@ class RowCodec:
     def row_bytes(self, row: Row) -> bytes:
         """A row in its one form. Raises: ValueError, TypeError or the like for values that the columns can't hold."""
         cells = []
-        for (write, in_front, null), value in zip(self._writers, row, strict=True):
-            if value is not None:
-                cells.append(in_front + write(value))
-            elif null is not None:
-                cells.append(null)
-            else:
+        for (column, _, write), value in zip(self._plan, row, strict=True):
+            if value is None and not column.nullable:
                 raise ValueError("a null in a column that has none")
+            if column.nullable:
+                cells.append(b"\x00" if value is None else b"\x02")
+            if value is not None:
+                cells.append(write(value, column.type))
         return b"".join(cells)
 
     def optional_bytes(self, row: Row | None) -> bytes:
         """A row that may be null. Errors as `row_bytes`."""
         return b"\x00" if row is None else b"\x02" + self.row_bytes(row)
-
-    def change_bytes(self, change: Change) -> bytes:
-        """A change in its one form. Errors as `row_bytes`."""
-        return (
-            _SINGLE_BYTES[2 * change.op]
-            + self.optional_bytes(change.before)
-            + self.optional_bytes(change.after)
-        )

@@ -13,7 +13,6 @@ from schemas.errors import Code
 from schemas.table import Column
 from schemas.types import TypeName
 from streaming.reading.values.avro_bytes import MAX_ITEMS, AvroCursor, FieldReader, date_of
-from streaming.reading.values.avro_passing import PassingReaders, is_unbounded
 from streaming.reading.values.invalid import InvalidRecordError
 from streaming.reading.values.json_text import STACK_FRAMES
 from streaming.reading.values.json_values import EPOCH, at_scale, nearest_single, read_value, text_reader
@@ -21,11 +20,13 @@ from streaming.reading.values.writer_schemas import (
     INSTANT_UNITS,
     AvroSchema,
     IncompatibleSchemaError,
+    PassingReaders,
     SchemaLookup,
     branches_of,
     digits_in,
     fields_of,
     has_own_scale,
+    is_unbounded,
     meaning_of_type,
     no_avro,
     resolved_schema,

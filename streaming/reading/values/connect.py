@@ -29,14 +29,12 @@ from streaming.reading.values.json_values import (
     plain_reader,
     unscaled,
 )
+from streaming.reading.values.writer_schemas import BY_CONNECT, INSTANT_UNITS
 
 PARTS = {"schema", "payload"}
-_DATES = {"io.debezium.time.Date", "org.apache.kafka.connect.data.Date"}
+_DATES = {name for name, meaning in BY_CONNECT.items() if meaning == "date"}
 _INSTANTS = {
-    "io.debezium.time.Timestamp": 1_000,
-    "org.apache.kafka.connect.data.Timestamp": 1_000,
-    "io.debezium.time.MicroTimestamp": 1_000_000,
-    "io.debezium.time.NanoTimestamp": 1_000_000_000,
+    name: 10**9 // INSTANT_UNITS[meaning] for name, meaning in BY_CONNECT.items() if meaning in INSTANT_UNITS
 }
 """Units in a second."""
 _MODES = {"connect": 1_000, "milliseconds": 1_000, "microseconds": 1_000_000, "nanoseconds": 1_000_000_000}

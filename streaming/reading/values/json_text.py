@@ -23,7 +23,6 @@ MAX_DEPTH, MAX_NAME, MAX_NUMBER = 999, 50_000, 1_000
 """Objects and lists in each other, and characters of each (docs/formats.md#json-values)."""
 _SHALLOW, STACK_FRAMES = 200, 5_000
 NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
-_ZERO = re.compile(r"-0(?![.0-9eE])")
 _BLANKS = " \t\n\r"
 _ESCAPED = re.compile(r'["\\\x00-\x1f\ud800-\udfff\U00010000-\U0010ffff]')
 _SHORT = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
@@ -52,11 +51,9 @@ def _refuse(word: str) -> NoReturn:
     raise ValueError(f"{word}, which is no JSON")
 
 
-_CAREFUL = json.JSONDecoder(
+_DECODER = json.JSONDecoder(
     object_pairs_hook=tuple, parse_int=_whole, parse_float=_real, parse_constant=_refuse
 )
-# Without a call for each number: of texts that can have neither a number that is too long nor a -0.
-_QUICK = json.JSONDecoder(object_pairs_hook=tuple, parse_float=JsonNumber, parse_constant=_refuse)
 
 
 def text_of(data: bytes) -> str:
@@ -67,30 +64,24 @@ def text_of(data: bytes) -> str:
         raise InvalidRecordError("bytes that are not UTF-8", Code.BAD_ENCODING) from None
 
 
-def parsed(text: str, *, level: int = 0) -> Any:
-    """The one value that a text is, which stands within `level` objects. Raises: InvalidRecordError."""
+def parsed(text: str) -> Any:
+    """The one value that a text is. Raises: InvalidRecordError."""
     may_be_deep = text.count("{") + text.count("[") > _SHALLOW
     if may_be_deep:
         # `json` takes a frame of Python's stack for each level, and so does what goes over its result.
         sys.setrecursionlimit(max(sys.getrecursionlimit(), STACK_FRAMES))
     text = text.strip(_BLANKS)
-    is_simple = len(text) <= MAX_NUMBER and ("-0" not in text or not _ZERO.search(text))
     try:
-        value, end = (_QUICK if is_simple else _CAREFUL).raw_decode(text)
+        value, end = _DECODER.raw_decode(text)
     except (ValueError, RecursionError):
         value, end = None, -1
     if end < len(text):
         raise InvalidRecordError("text that is no JSON within the limits")
-    if may_be_deep and _is_too_deep(value, MAX_DEPTH - level):
+    if may_be_deep and _is_too_deep(value, MAX_DEPTH):
         raise InvalidRecordError(f"more than {MAX_DEPTH} objects and lists in each other")
     if len(text) > MAX_NAME and _has_long_name(value):
         raise InvalidRecordError(f"a name of more than {MAX_NAME} characters")
     return value
-
-
-def end_of_value(text: str, start: int) -> int:
-    """The end of the value that begins at `start`, in a text that was parsed before."""
-    return _QUICK.raw_decode(text, start)[1]
 
 
 def as_object(value: Any) -> JsonObject:

@@ -1,36 +1,169 @@
-"""Records of any form in the one that the judge computes with: keys and changes in Avro, as bytes.
+"""Records of any form in the one that the judge computes with: keys and rows in Avro, as bytes that are compared.
 
-A topic of another form than `change` is read record by record by a reader that shares nothing with what wrote it
-(`streaming.reading.records`). Invalid records have no value in canonical form. Of an upstream's events, those that are
-redelivered are left out, and values that they leave out are filled in from the row before.
+A topic is read record by record by a reader that shares nothing with what wrote it (`streaming.reading.records`), and
+what it says is written down in one form, so equal rows are equal bytes, NaN and -0.0 included. Of an upstream's events,
+those that are redelivered are left out, and values that they leave out are filled in from the row before.
+
+To read is most of the work of a judgement, so several processes do it where there are many records. One takes half a
+second to start. They are spawned, as a fork would take librdkafka's locks but not its threads.
 """
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import pickle
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from functools import cache, partial
+from itertools import islice, starmap
+from typing import Any, NamedTuple, Self
 
+from schemas.errors import InputError
 from schemas.records import Op
 from schemas.table import Column
-from streaming.reading.entries import RecordFault, Source, TopicEntry
-from streaming.reading.records.forms import CHANGE_FORM, RecordForm
+from streaming.reading.entries import RecordFault, RowChange, Source, TopicEntry
+from streaming.reading.records.forms import ReadRecord, RecordForm, RowImages
 from streaming.reading.records.logs import LogName
-from streaming.reading.values.avro_bytes import OPS, RowCodec
-from streaming.verify.records.recoding import (
-    CanonicalReader,
-    CanonicalRecord,
-    Decoded,
-    Decoding,
-    EntryChunk,
-    in_process,
-)
-from streaming.verify.records.redelivered import RedeliveryRule, WentBack
-from streaming.verify.records.rows import compose, op_of
+from streaming.reading.records.reader import reader_of
+from streaming.reading.values.avro_bytes import RowCodec
+from streaming.reading.values.avro_fields import schema_id_of
+from streaming.verify.records.order import RedeliveryRule, WentBack
 
+Pairs = Sequence[tuple[bytes | None, bytes | None]]
+"""Keys and values."""
 OnWentBack = Callable[[int, int, WentBack], None]
 """Called with partition and offset of a record whose log has gone back, and what was found."""
 _CHUNK_RECORDS, _CHUNK_BYTES = 1_000, 1 << 20
+_AT_ONCE = 4
+"""Chunks of a partition that are decoded together."""
+WORTH_PROCESSES = 100_000
+"""Records that keep one process busy for some seconds."""
+
+
+class CanonicalRecord(NamedTuple):
+    """A record as it was read. Without `change` it says nothing of the table, or is `invalid`; `fault` may say why.
+
+    `read` has what else it says (`ReadRecord`), but not its change once more.
+    """
+
+    change: RowChange | None
+    read: ReadRecord = ReadRecord(None)
+    invalid: bool = False
+    fault: RecordFault | None = None
+
+
+class CanonicalReader:
+    """Reads records of one form, and brings them into canonical form."""
+
+    def __init__(self, form: RecordForm, columns: Sequence[Column], key_columns: Sequence[Column]) -> None:
+        self._form, self._columns, self._key_columns = form, tuple(columns), tuple(key_columns)
+        self._reader = reader_of(form, columns, key_columns)
+        self._rows, self._keys = RowCodec(columns), RowCodec(key_columns)
+        self._has_identity = form.rows_before is not RowImages.NO_IDENTITY
+        self.ends = sorted({former.epoch for column in columns for former in column.read_as})
+        """Barriers at which columns got other names in records."""
+        self._former = dict[int, CanonicalReader]()
+
+    def behind(self, epoch: int) -> CanonicalReader:
+        """The reader of the records behind a barrier: up to a later one, columns may have had other names."""
+        until = next((last for last in self.ends if epoch < last), None)
+        if until is None:
+            return self
+        if until not in self._former:
+            columns = [column.as_read(until) for column in self._columns]
+            self._former[until] = CanonicalReader(self._form, columns, self._key_columns)
+        return self._former[until]
+
+    def for_other_process(self) -> bytes:
+        """A pickled copy for another process, without schemas: these have to be sent with the records."""
+        schemas: Any = None if self._form.schemas is None else {}
+        return pickle.dumps((replace(self._form, schemas=schemas), self._columns, self._key_columns))
+
+    def schemas_of(self, pairs: Pairs) -> Mapping[int, Any]:
+        """The schemas that records name, by id, those of a registry; without ids that it does not know."""
+        if (schemas := self._form.schemas) is None:
+            return {}
+        ids = {schema_id_of(part) for pair in pairs for part in pair if part is not None} - {None}
+        found = ((each, schemas.get(each)) for each in ids if each is not None)
+        return {number: schema for number, schema in found if schema is not None}
+
+    def read(self, key: bytes | None, value: bytes | None) -> CanonicalRecord:
+        """One record."""
+        if self._form.format == "change" and not (key and value):
+            return CanonicalRecord(None, invalid=True)
+        try:
+            record = self._reader.record(key, value)
+            if record.change is None:
+                return CanonicalRecord(None)
+            own = key
+            if self._has_identity:
+                own = self._keys.row_bytes(self._reader.key(key) if record.key is None else record.key)
+        except InputError as error:
+            return CanonicalRecord(None, invalid=True, fault=RecordFault.of(error))
+        halves = record.change.before, record.change.after
+        before, after = (None if row is None else self._rows.row_bytes(row) for row in halves)
+        return CanonicalRecord(RowChange(own, before, after), record._replace(change=None, key=None))
+
+
+class RecordChunk(NamedTuple):
+    """Records of a partition, and a barrier that stands before them."""
+
+    pairs: Pairs
+    epoch: int = 0
+
+
+Decode = Callable[[Sequence[RecordChunk]], Iterable[list[CanonicalRecord]]]
+"""Reads some chunks of records."""
+Decoding = Callable[[CanonicalReader], Decode]
+
+
+def in_process(reader: CanonicalReader) -> Decode:
+    """Decodes in this process."""
+    return lambda chunks: (list(starmap(reader.behind(epoch).read, pairs)) for pairs, epoch in chunks)
+
+
+class Processes:
+    """Processes that decode, a context manager. `in_other_processes` is a `Decoding`."""
+
+    def __init__(self, count: int | None = None) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pool = ProcessPoolExecutor(count or max(1, os.cpu_count() or 1), mp_context=context)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+    def in_other_processes(self, reader: CanonicalReader) -> Decode:
+        """Decodes there, all chunks at once."""
+        pickled = cache(CanonicalReader.for_other_process)
+
+        def decode(chunks: Sequence[RecordChunk]) -> Iterator[list[CanonicalRecord]]:
+            readers, pairs = (
+                [pickled(reader.behind(each.epoch)) for each in chunks],
+                [each.pairs for each in chunks],
+            )
+            return self._pool.map(_read, readers, map(reader.schemas_of, pairs), pairs)
+
+        return decode
+
+
+_readers: dict[bytes, tuple[CanonicalReader, dict[int, Any]]] = {}
+"""In a process of its own: those that it was sent, with the schemas that they know."""
+
+
+def _read(pickled: bytes, schemas: Mapping[int, Any], pairs: Pairs) -> list[CanonicalRecord]:
+    if pickled not in _readers:
+        form, columns, key_columns = pickle.loads(pickled)  # noqa: S301 (made by this program)
+        _readers[pickled] = CanonicalReader(form, columns, key_columns), form.schemas
+    reader, known = _readers[pickled]
+    if schemas:
+        known.update(schemas)
+    return [reader.read(*pair) for pair in pairs]
 
 
 def canonical(
@@ -41,18 +174,17 @@ def canonical(
     on_went_back: OnWentBack = lambda partition, offset, found: None,
     decoding: Decoding = in_process,
 ) -> list[Source]:
-    """Sources of a topic by partition, each in canonical form; those that have it already are left as they are."""
-    if form == CHANGE_FORM:
-        return list(sources)
+    """Sources of a topic by partition, each in canonical form."""
     reader = CanonicalReader(form, columns, key_columns)
     decode = decoding(reader)
     snapshots: SnapshotRows = {}
-    stored: dict[bytes, bytes] = {}
+    stored: dict[bytes | None, bytes] = {}
     return [
         CanonicalSource(
             source,
             form,
-            lambda entries: decode(_chunks(entries, reader.ends)),
+            reader.ends,
+            decode,
             PartitionOrder(RowCodec(columns), form, snapshots, stored, partial(on_went_back, number)),
         )
         for number, source in enumerate(sources)
@@ -63,16 +195,13 @@ class CanonicalSource:
     """A partition in canonical form."""
 
     def __init__(
-        self,
-        source: Source,
-        form: RecordForm,
-        decode: Callable[[Iterator[TopicEntry]], Decoded],
-        order: PartitionOrder,
+        self, source: Source, form: RecordForm, ends: Sequence[int], decode: Decode, order: PartitionOrder
     ) -> None:
-        self._source, self._form, self._decode, self._order = source, form, decode, order
+        """`ends`: the barriers behind which records are read in another way."""
+        self._source, self._form, self._ends, self._decode, self._order = source, form, ends, decode, order
 
     def entries(self) -> Iterator[TopicEntry]:
-        """The source's entries that concern the table."""
+        """The source's entries that concern the table: barriers, changes, and invalid records without a `change`."""
         pairs = self._pairs()
         if self._form.has_tombstones:
             pairs = _without_tombstones(pairs)
@@ -83,32 +212,42 @@ class CanonicalSource:
         return self._source.extend()
 
     def _pairs(self) -> Iterator[_Pair]:
-        for entry, record in self._decode(self._source.entries()):
-            if record is None:
-                self._order.end_interval(entry)
-                yield entry, entry
-            else:
-                yield entry, self._order.taken(entry, record)
+        chunks = _chunks(self._source.entries(), self._ends)
+        while window := list(islice(chunks, _AT_ONCE)):
+            changes = [
+                RecordChunk([(each.key, each.value) for each in entries if each.barrier is None], epoch)
+                for entries, epoch in window
+            ]
+            for (entries, _), records in zip(window, map(iter, self._decode(changes)), strict=True):
+                for entry in entries:
+                    if entry.barrier is None:
+                        yield entry, self._order.taken(entry, next(records))
+                    else:
+                        self._order.end_interval(entry)
+                        yield entry, entry
 
 
 _Pair = tuple[TopicEntry, TopicEntry | None]
 """A record as it came, and in canonical form; None where it is no change."""
 
 
-def _chunks(entries: Iterator[TopicEntry], ends: Sequence[int]) -> Iterator[EntryChunk]:
-    """Entries in their order, some at a time; none is empty, and none goes on behind a barrier that is among `ends`."""
+def _chunks(entries: Iterator[TopicEntry], ends: Sequence[int]) -> Iterator[tuple[list[TopicEntry], int]]:
+    """Entries in their order, some at a time, and the last one of `ends` that stands before them.
+
+    None is empty, and none goes on behind one of these barriers.
+    """
     chunk, size, epoch, left = list[TopicEntry](), 0, 0, deque(ends)
     for entry in entries:
         chunk.append(entry)
         size += len(entry.value or b"")
         is_end = bool(left) and entry.barrier is not None and int(entry.barrier) >= left[0]
         if len(chunk) >= _CHUNK_RECORDS or size >= _CHUNK_BYTES or is_end:
-            yield EntryChunk(chunk, epoch)
+            yield chunk, epoch
             chunk, size = [], 0
         if is_end:
             epoch = left.popleft()
     if chunk:
-        yield EntryChunk(chunk, epoch)
+        yield chunk, epoch
 
 
 def _without_tombstones(pairs: Iterator[_Pair]) -> Iterator[_Pair]:
@@ -121,19 +260,14 @@ def _without_tombstones(pairs: Iterator[_Pair]) -> Iterator[_Pair]:
                 yield deleted
                 deleted = None
                 continue
-            yield deleted[0], _invalid(deleted[0])
+            yield deleted[0], deleted[0]
             deleted = None
         if is_change and entry.value is None:
-            yield entry, _invalid(entry)
-        elif is_change and recoded is not None and op_of(recoded.value or b"") is Op.DELETE:
+            yield entry, entry
+        elif recoded is not None and recoded.change is not None and recoded.change.op is Op.DELETE:
             deleted = entry, recoded
         else:
             yield entry, recoded
-
-
-def _invalid(entry: TopicEntry, fault: RecordFault | None = None) -> TopicEntry:
-    """An invalid record: it has no value, and the key that it came with."""
-    return entry._replace(value=b"", given=(entry.key, entry.value), fault=fault)
 
 
 SnapshotRows = dict[bytes, set[LogName]]
@@ -152,7 +286,7 @@ class PartitionOrder:
         rows: RowCodec,
         form: RecordForm,
         snapshots: SnapshotRows,
-        stored: dict[bytes, bytes],
+        stored: dict[bytes | None, bytes],
         on_went_back: Callable[[int, WentBack], None],
     ) -> None:
         self._rows, self._form = rows, form
@@ -175,39 +309,31 @@ class PartitionOrder:
 
     def taken(self, entry: TopicEntry, record: CanonicalRecord) -> TopicEntry | None:
         """The change with the values that it leaves out; None for no change, and for a redelivered one."""
-        key, value = record.key, record.value
-        if record.fault is not None:
-            return _invalid(entry, record.fault)
-        if value is None:
-            return None
+        change, read = record.change, record.read
+        if change is None:
+            return entry._replace(fault=record.fault) if record.invalid else None
         if self._rule is not None:
             self._settle(self._rule)
-            op = OPS[value[0] // 2]
-            if self._rule.drops(key, op, record.place):
+            if self._rule.drops(change.key, change.op, read.place):
                 return None
             if self._rule.went_back is not None:
                 self._on_went_back(entry.offset, self._rule.went_back)
             if self._form.may_leave_values_out:
-                value = self._filled(key or b"", value, op, record.left_out)
-        if value is None:
-            return _invalid(entry)
-        given = entry.key, entry.value
-        return entry._replace(
-            key=key, value=value, barrier=None, given=given, place=record.place, width=record.width
-        )
+                change = self._filled(change, read.left_out)
+        return entry._replace(change=change, place=read.place, width=read.width)
 
-    def _filled(self, key: bytes, value: bytes, op: Op, left_out: Sequence[int]) -> bytes | None:
+    def _filled(self, change: RowChange, left_out: Sequence[int]) -> RowChange | None:
         """The change with the values of the row before; None where there is none."""
-        if op is Op.DELETE:
-            self._stored.pop(key, None)
-            return value
+        if change.after is None:
+            self._stored.pop(change.key, None)
+            return change
         if left_out:
-            stored, after = self._stored.get(key), self._rows.change(value).after
-            if stored is None or after is None:
+            stored = self._stored.get(change.key)
+            if stored is None:
                 return None
-            before, row = self._rows.change(stored).after or (), list(after)
+            before, row = self._rows.row(stored), list(self._rows.row(change.after))
             for index in left_out:
                 row[index] = before[index]
-            value = compose(None, self._rows.row_bytes(tuple(row))) or b""
-        self._stored[key] = value
-        return value
+            change = change._replace(after=self._rows.row_bytes(tuple(row)))
+        self._stored[change.key] = change.after or b""
+        return change

@@ -14,8 +14,8 @@ from streaming.kafka.barriers import BarrierCut, beside_barrier_in, delete_barri
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import watermarks
 from streaming.service.service import Service
-from streaming.verify.sources import topics
-from streaming.verify.sources.shortened import shared_since
+from streaming.verify import sources
+from streaming.verify.sources import shared_since
 from tests.kit.folded import folded
 from tests.kit.kafka_topics import remove_beginning
 from tests.kit.real import Run, Stage, await_condition, records
@@ -75,7 +75,7 @@ def deleted_meanwhile(kafka: KafkaSettings, topic: str, cut: BarrierCut) -> Iter
         return shared_since(*arguments)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(topics, "shared_since", since)
+        patch.setattr(sources, "shared_since", since)
         yield
     assert begun
     assert begun[0]

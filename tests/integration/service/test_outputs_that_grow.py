@@ -19,8 +19,7 @@ from schemas.records import Barrier, Row
 from streaming.cli.app import main
 from streaming.cli.jobs.definitions import known_jobs
 from streaming.cli.topics.target import Broker, output_target
-from streaming.reading.fold import TableFold
-from streaming.reading.topic import GrowingTopic, RecordStream
+from streaming.reading.topic import GrowingTopic, RecordStream, TableFold
 from streaming.runtime import failpoints
 from tests.integration.service.test_columns_by_schema import SIZE, TABLE, TIER, GrowingFrames, grown
 from tests.kit.real import Run, Stage, records

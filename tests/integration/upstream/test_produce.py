@@ -20,8 +20,7 @@ from schemas.settings.registry import RegistryConfig
 from schemas.table import declare
 from streaming.events.forms import FORMATS, EventForm, TopicSchemas, events_of, invented
 from streaming.events.generator import ChangeGenerator, ChangeMix
-from streaming.events.resume import resume
-from streaming.events.sender import ChangeSender, LiveLoad, produce_rows
+from streaming.events.sender import ChangeSender, LiveLoad, produce_rows, resume
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, header_of
 from streaming.registry.client import AskedSchemas, Registry

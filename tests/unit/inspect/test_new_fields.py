@@ -14,7 +14,7 @@ from schemas.formats.debezium import DebeziumFormat
 from schemas.formats.upsert import UpsertFormat
 from schemas.formats.with_registry import RegistryFormat
 from schemas.kinds.table_changes import AddColumn, IgnoreField
-from streaming.inspect.new_fields import RowFields, fields_by_registry, fields_in_frame
+from streaming.inspect.declared import RowFields, fields_by_registry, fields_in_frame
 
 AVRO = UpsertFormat(encoding="avro-registry", on_new_column="add")
 JSON = UpsertFormat(on_new_column="add")

@@ -9,9 +9,7 @@ import pytest
 
 from schemas.errors import Code, InputError
 from schemas.records import Barrier, BarrierKind, Change, Op, VnodeProgress
-from streaming.reading.fold import TableFold, Tally
-from streaming.reading.shown import plain
-from streaming.reading.topic import Record
+from streaming.reading.topic import Record, TableFold, Tally, plain
 
 OLD, NEW = (1, "old"), (1, "new")
 

@@ -88,7 +88,7 @@ def judge(items: Sequence[Item], encoding: str = "json", *, first_width: int = 2
         TABLE,
         view,
         ("up", canonical(source(UPSTREAM), CHANGE_FORM, TABLE.columns, TABLE.key_columns)),
-        ("out", canonical(source(items), form, view.rows.columns, view.key_columns)),
+        ("out", canonical(source(items), form, view.columns, view.key_columns)),
         output_form=form,
         from_now=True,
     ).run(require_complete=True)

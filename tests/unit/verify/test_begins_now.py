@@ -10,8 +10,8 @@ import pytest
 
 from streaming.verify.checker import Checker
 from streaming.verify.findings import Rule
-from streaming.verify.sources.shortened import FoldedOutput, Shortened
-from tests.kit.encoded_histories import ListSource, encoded, judge, view_of
+from streaming.verify.sources import FoldedOutput, Shortened
+from tests.kit.encoded_histories import ListSource, encoded, judge, of_changes, view_of
 from tests.kit.histories import History, Item, clean_history
 
 SEEDS = range(60)
@@ -81,11 +81,13 @@ def test_it_is_judged_from_any_barrier_on_where_the_oldest_ones_were_deleted() -
         view = view_of(history)
         upstream, output = encoded(history)
         for since in [int(entry.barrier) for entry in output[0] if entry.barrier is not None]:
-            sources = [FoldedOutput(Shortened(ListSource(part), since, lists=True), view) for part in output]
+            shortened = [Shortened(ListSource(part), since, lists=True) for part in output]
+            sources = [FoldedOutput(each, view) for each in of_changes(view, *shortened)]
+            later = [Shortened(ListSource(part), since, lists=False) for part in upstream]
             report = Checker(
                 history.table,
                 view,
-                ("up", [Shortened(ListSource(part), since, lists=False) for part in upstream]),
+                ("up", of_changes(history.table, *later)),
                 ("out", sources),
                 from_now=True,
             ).run(require_complete=True)

@@ -12,7 +12,7 @@ from schemas.errors import InputError
 from schemas.formats.upsert import UpsertFormat
 from schemas.records import Barrier, BarrierKind, Change, Op, RecordId, VnodeProgress
 from schemas.table import declare
-from streaming.reading.records.forms import RecordForm
+from streaming.reading.records.forms import CHANGE_FORM, RecordForm
 from streaming.verify.checker import Checker
 from streaming.verify.dead_letters import DeadLetters, ListedLetter
 from streaming.verify.findings import Findings, Place, Report, Rule
@@ -52,6 +52,7 @@ def judge(
     elsewhere: frozenset[RecordId] = frozenset(),
     named: frozenset[RecordId] = frozenset(),
     are_empty: bool = False,
+    upstream_form: RecordForm = CHANGE_FORM,
 ) -> Report:
     """`readings`: what is in the topic of letters each time that it is read; the last one stays."""
     findings, left = Findings(), list(readings)
@@ -64,8 +65,13 @@ def judge(
         are_empty=are_empty,
     )
     sources = [
-        [ListSource([entry._replace(offset=at) for at, entry in enumerate(entries)])]
-        for entries in (upstream, output)
+        canonical(
+            [ListSource([entry._replace(offset=at) for at, entry in enumerate(entries)])],
+            form,
+            TABLE.columns,
+            TABLE.key_columns,
+        )
+        for entries, form in ((upstream, upstream_form), (output, CHANGE_FORM))
     ]
     return Checker(TABLE, OutputView(TABLE), ("up", sources[0]), ("out", sources[1]), findings, letters).run()
 
@@ -165,8 +171,7 @@ def test_a_letter_for_a_record_that_the_operator_named_is_no_finding() -> None:
 
 def test_letters_hold_records_as_they_came_whatever_their_format() -> None:
     raw = TopicEntry(0, b'{"id":1}', b'{"b":7}')
-    [source] = canonical([ListSource([raw])], RecordForm.of(UpsertFormat()), TABLE.columns, TABLE.key_columns)
-    upstream = [START, *source.entries(), barrier(20, 9)]
-    assert judge(upstream, [letter(1, raw)]).clean
+    upstream, form = [START, raw, barrier(20, 9)], RecordForm.of(UpsertFormat())
+    assert judge(upstream, [letter(1, raw)], upstream_form=form).clean
     other = raw._replace(value=b'{"b":8}')
-    assert found(judge(upstream, [letter(1, other)])) == {"DEAD_LETTER_DIFFERS": 1}
+    assert found(judge(upstream, [letter(1, other)], upstream_form=form)) == {"DEAD_LETTER_DIFFERS": 1}

@@ -20,7 +20,7 @@ from streaming.reading.entries import TopicEntry
 from streaming.reading.records.logs import LogName, PlaceInLog
 from streaming.source.decoded import POSITION, TIME
 from streaming.verify.history import Held, PartitionHistory
-from streaming.verify.moved import moved_in_order
+from streaming.verify.records.order import moved_in_order
 from tests.kit.encoded_histories import ListSource
 from tests.kit.log_positions import position_column
 from tests.unit.verify.test_upstream import NEW, OLD, barrier, change, insert, judge

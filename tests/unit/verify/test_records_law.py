@@ -10,10 +10,10 @@ from schemas.avro.codec import barrier_header, encode_barrier
 from schemas.records import Barrier, BarrierKind, Change, Op, Row, VnodeProgress
 from streaming.verify.checker import Checker
 from streaming.verify.findings import Report, Rule
-from streaming.verify.history import TopicEntry
+from streaming.verify.history import Source, TopicEntry
 from streaming.verify.records.rows import OutputView
 from tests.kit.avro_codec import ChangeCodec, KeyCodec
-from tests.kit.encoded_histories import ListSource
+from tests.kit.encoded_histories import ListSource, of_changes
 from tests.kit.tables import table
 
 TABLE = table({"id": "bigint", "n": "int"}, vnode_count=2)
@@ -54,8 +54,9 @@ GOOD = [
 
 
 def judge(output: Sequence[TopicEntry], *, complete: bool = True, from_now: bool = False) -> Report:
-    def numbered(entries: Sequence[TopicEntry]) -> list[ListSource]:
-        return [ListSource([entry._replace(offset=offset) for offset, entry in enumerate(entries)])]
+    def numbered(entries: Sequence[TopicEntry]) -> list[Source]:
+        own = [entry._replace(offset=offset) for offset, entry in enumerate(entries)]
+        return of_changes(TABLE, ListSource(own))
 
     checker = Checker(
         TABLE,

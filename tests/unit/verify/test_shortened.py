@@ -6,12 +6,10 @@ import random
 
 import pytest
 
-from schemas.records import Op
 from streaming.verify.checker import Checker
 from streaming.verify.findings import Report, Rule
-from streaming.verify.records.rows import op_of
-from streaming.verify.sources.shortened import FoldedOutput, Shortened
-from tests.kit.encoded_histories import Entries, ListSource, encoded, view_of
+from streaming.verify.sources import FoldedOutput, Shortened
+from tests.kit.encoded_histories import Entries, ListSource, encoded, of_changes, view_of
 from tests.kit.histories import History, clean_history
 
 
@@ -21,15 +19,23 @@ def epochs(entries: Entries) -> list[int]:
 
 def judged(history: History, upstream: Entries, output: Entries, since: int) -> Report:
     view = view_of(history)
+    shortened = [Shortened(ListSource(part), since, lists=True) for part in output]
     return Checker(
         history.table,
         view,
-        ("up", [Shortened(ListSource(part), since, lists=False) for part in upstream]),
-        ("out", [FoldedOutput(Shortened(ListSource(part), since, lists=True), view) for part in output]),
+        (
+            "up",
+            of_changes(
+                history.table, *(Shortened(ListSource(part), since, lists=False) for part in upstream)
+            ),
+        ),
+        ("out", [FoldedOutput(each, view) for each in of_changes(view, *shortened)]),
     ).run()
 
 
 SEEDS = range(24)
+UPDATE = b"\x02"
+"""The first byte of such a change."""
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -51,7 +57,7 @@ def test_a_change_that_an_early_interval_lost_is_found() -> None:
         since = epochs(output)[-1]
         for part in output:
             changes = [place for place, entry in enumerate(part) if entry.barrier is None]
-            if not changes or op_of(part[changes[-1]].value or b"") is Op.UPDATE:
+            if not changes or (part[changes[-1]].value or b"")[:1] == UPDATE:
                 continue
             lost = part.pop(changes[-1])
             rules = {finding.rule for finding in judged(history, upstream, output, since).findings}

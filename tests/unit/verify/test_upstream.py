@@ -16,14 +16,15 @@ from schemas.kinds.columns import FormerNames
 from schemas.records import Barrier, BarrierKind, Change, Drop, Op, Row, VnodeProgress
 from schemas.table import TableSchema, declare
 from streaming.reading.records.forms import RecordForm
+from streaming.reading.values.avro_bytes import RowCodec
 from streaming.verify.checker import Checker
 from streaming.verify.findings import Report
+from streaming.verify.fold import InitialTable
 from streaming.verify.history import TopicEntry
 from streaming.verify.records.canonical import canonical
-from streaming.verify.records.initial import InitialTable
 from streaming.verify.records.rows import OutputView
 from tests.kit.avro_codec import ChangeCodec, KeyCodec
-from tests.kit.encoded_histories import ListSource
+from tests.kit.encoded_histories import ListSource, of_changes
 from tests.kit.tables import vnode_of
 
 TABLE = declare(
@@ -66,8 +67,8 @@ def judge(
     return Checker(
         table,
         OutputView(table),
-        ("up", sources),
-        ("out", [ListSource(output or [barrier(9, 0)])]),
+        ("up", of_changes(TABLE, *sources)),
+        ("out", of_changes(TABLE, ListSource(output or [barrier(9, 0)]))),
         initial=None if initial is None else InitialTable((0,) * len(sources), [rows]),
     ).run()
 
@@ -169,7 +170,7 @@ def test_changes_after_the_last_aligned_barrier_are_not_looked_at() -> None:
 
 
 def test_an_empty_output_is_clean_and_incomplete() -> None:
-    sources = [ListSource([insert(OLD), barrier(9, 0)])]
+    sources = of_changes(TABLE, ListSource([insert(OLD), barrier(9, 0)]))
     report = Checker(TABLE, OutputView(TABLE), ("up", sources), ("out", [ListSource([])])).run()
     assert report.clean
     assert not report.complete
@@ -250,9 +251,11 @@ def test_a_record_that_is_no_change_has_the_code_of_its_fault(
     key: bytes | None, value: bytes, code: Code
 ) -> None:
     entries = [barrier(9, 0), TopicEntry(0, key, value), barrier(20, 9)]
-    [source] = canonical([ListSource(entries)], DEBEZIUM, TABLE.columns, TABLE.key_columns)
+    numbered = [entry._replace(offset=offset) for offset, entry in enumerate(entries)]
+    upstream = canonical([ListSource(numbered)], DEBEZIUM, TABLE.columns, TABLE.key_columns)
+    output = ListSource([barrier(9, 0)])
     with pytest.raises(InputError) as raised:
-        judge(list(source.entries()))
+        Checker(TABLE, OutputView(TABLE), ("up", upstream), ("out", [output])).run()
     assert raised.value.code is code
     assert str(raised.value.where) == "up-0@1"
 
@@ -283,8 +286,9 @@ def test_a_column_is_read_by_the_names_that_it_had_before_each_barrier() -> None
     ]
     form = RecordForm.of(UpsertFormat())
     [source] = canonical([ListSource(records)], form, columns, TABLE.key_columns)
-    found = [CHANGES.decode(entry.value or b"").after for entry in source.entries() if entry.barrier is None]
-    assert [None if row is None else row[2] for row in found] == [7, 6, 7, 9, 10]
+    found = [entry.change for entry in source.entries() if entry.change is not None]
+    rows = [RowCodec(columns).row(change.after or b"") for change in found]
+    assert [row[2] for row in rows] == [7, 6, 7, 9, 10]
 
 
 def test_a_row_before_may_have_what_was_missing_of_a_column() -> None:
