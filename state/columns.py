@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from schemas.records import Op
@@ -86,6 +87,24 @@ Fills = Mapping[str, Value]
 NO_FILLS: Fills = {}
 
 
+def within_vnodes(vnodes: range) -> pc.Expression:
+    """True for rows of these vnodes, which follow each other."""
+    return (pc.field(VNODE) >= vnodes.start) & (pc.field(VNODE) < vnodes.stop)
+
+
+def in_parts(rows: Iterable[pa.Table], part_bytes: int) -> Iterator[pa.Table]:
+    """The rows again, in tables of at least so many bytes, the last of which may have fewer."""
+    held, size = list[pa.Table](), 0
+    for some in rows:
+        held.append(some)
+        size += some.nbytes
+        if size >= part_bytes:
+            yield pa.concat_tables(held)
+            held, size = [], 0
+    if held:
+        yield pa.concat_tables(held)
+
+
 def filled(
     source: ds.Dataset, schema: pa.Schema, fills: Fills, part_bytes: int = 0, **how: Any
 ) -> Iterator[pa.Table]:
@@ -93,17 +112,12 @@ def filled(
 
     `how` is that of `Fragment.to_batches`.
     """
-    held, size = list[pa.Table](), 0
-    for fragment in source.get_fragments():
-        stored = fragment.physical_schema.names
-        for batch in fragment.to_batches(schema, **how):
-            held.append(with_fills(pa.Table.from_batches([batch]), stored, fills))
-            size += held[-1].nbytes
-            if size >= part_bytes:
-                yield pa.concat_tables(held)
-                held, size = [], 0
-    if held:
-        yield pa.concat_tables(held)
+    rows = (
+        with_fills(pa.Table.from_batches([batch]), fragment.physical_schema.names, fills)
+        for fragment in source.get_fragments()
+        for batch in fragment.to_batches(schema, **how)
+    )
+    return in_parts(rows, part_bytes)
 
 
 def with_fills(rows: pa.Table, stored: Collection[str], fills: Fills) -> pa.Table:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from state.columns import NO_FILLS, Fills, with_fills
+from state.columns import NO_FILLS, Fills, in_parts, with_fills
 from state.storage import Storage
 
 LOCATION = "_bf_location"
@@ -82,14 +82,7 @@ class FileRows:
 
         Every row group is read once. `locations` may come in any order.
         """
-        held: list[pa.Table] = []
-        for rows in self._by_group(np.sort(locations), columns):
-            held.append(rows)
-            if sum(part.nbytes for part in held) >= _STREAM_BYTES:
-                yield pa.concat_tables(held)
-                held = []
-        if held:
-            yield pa.concat_tables(held)
+        return in_parts(self._by_group(np.sort(locations), columns), _STREAM_BYTES)
 
     def take(self, locations: RowNumbers, columns: Sequence[str], most_bytes: int) -> pa.Table | None:
         """The rows at some locations, in this order; None if several rows together take more than `most_bytes`."""

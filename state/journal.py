@@ -86,7 +86,7 @@ class Journal:
         """
         for version in range(self.version, -1, -1):
             try:
-                files = self._ledger.files_at(version)
+                files = self._ledger.files(version=version)
             except DeltaError:
                 return None
             entry = self._entry(self._ledger.read(files).to_pylist())
@@ -122,7 +122,7 @@ class Journal:
 
     def _plan_at(self, version: int) -> BatchPlan | None:
         try:
-            entry = self._entry(self._ledger.read(self._ledger.files_at(version)).to_pylist())
+            entry = self._entry(self._ledger.read(self._ledger.files(version=version)).to_pylist())
         except (BackfillError, DeltaError):  # cleaned since
             return None
         return None if entry is None else entry.plan

@@ -16,7 +16,9 @@ commit is never cleaned away, so each commit repeats the note of the one before,
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
@@ -107,10 +109,8 @@ class Ledger:
     def _read_note(self, version: int) -> str | None:
         try:
             lines = self.storage.read_file(self.path, LOG, _commit_name(version)).splitlines()
-        except (
-            FileNotFoundError
-        ):  # cleaned: the table has moved on, and a commit on top of this version is refused
-            return None
+        except FileNotFoundError:
+            return None  # cleaned: the table has moved on, and a commit on top of this version is refused
         infos = (json.loads(line).get("commitInfo", {}) for line in lines)
         return next((info[_NOTE] for info in infos if _NOTE in info), None)
 
@@ -134,17 +134,8 @@ class Ledger:
         self.storage.await_synced()
         try:
             # delta-rs changes types in overwrites alone. This one is of a partition that is not there.
-            self._table.create_write_transaction(
-                [],
-                mode="overwrite",
-                schema=self.schema,
-                partition_by=self._partition_by,
-                partition_filters=[(self.schema.names[0], "=", _NO_PARTITION)],
-                commit_properties=CommitProperties(
-                    custom_metadata=None if note is None else {_NOTE: note}, max_commit_retries=0
-                ),
-                post_commithook_properties=_HOOKS,
-            )
+            nowhere = [(self.schema.names[0], "=", _NO_PARTITION)]
+            self._transact([], note, mode="overwrite", partition_filters=nowhere)
         except CommitFailedError as error:
             newest = self.storage.delta(self.path)
             if newest.version() != seen + 1 or not self._has_schema(newest):
@@ -160,15 +151,15 @@ class Ledger:
         stored = pa.schema(table.schema().to_arrow())
         types = dict(zip(stored.names, stored.types, strict=True))
         return all(
-            each.name in types and not _is_narrower(types[each.name], each.type) for each in self.schema
+            each.name in types
+            and (types[each.name] == each.type or _room(types[each.name]) >= _room(each.type))
+            for each in self.schema
         )
 
-    def files(self, bounds: Sequence[str] = ()) -> list[DataFile]:
-        """The files of the version seen, with the bounds of the named columns."""
-        return _files(self._table, bounds)
-
-    def files_at(self, version: int, bounds: Sequence[str] = ()) -> list[DataFile]:
-        """The files of an older version."""
+    def files(self, bounds: Sequence[str] = (), *, version: int | None = None) -> list[DataFile]:
+        """The files of a version, by default the one seen, with the bounds of the named columns."""
+        if version in (None, self.version):
+            return _files(self._table, bounds)
         return _files(self.storage.delta(self.path, version=version), bounds)
 
     def read(self, files: Sequence[DataFile] | None = None) -> pa.Table:
@@ -200,21 +191,9 @@ class Ledger:
         self.storage.await_synced()
         given = {self._app_id: epoch, self._records_id: records, self._copied_id: copied}
         marks = {name: mark for name, mark in given.items() if mark is not None}
-        transactions = [Transaction(name, mark) for name, mark in marks.items()] or None
         known, self._marks = self._marks, {}
         try:
-            self._table.create_write_transaction(
-                _actions(added, removed, data_change),
-                mode="append",
-                schema=self.schema,
-                partition_by=self._partition_by,
-                commit_properties=CommitProperties(
-                    custom_metadata=None if note is None else {_NOTE: note},
-                    max_commit_retries=0,
-                    app_transactions=transactions,
-                ),
-                post_commithook_properties=_HOOKS,
-            )
+            self._transact(_actions(added, removed, data_change), note, marks, mode="append")
             self._table.update_incremental()
         except CommitFailedError as error:
             if not self._holds(added, seen + 1):
@@ -229,6 +208,27 @@ class Ledger:
             raise self._conflict(seen)
         self._marks, self._noted = known | marks, (self.version, note)
         self._sync_commits(self.version)
+
+    def _transact(
+        self,
+        actions: list[AddAction | RemoveAction],
+        note: str | None,
+        marks: Mapping[str, int] = MappingProxyType({}),
+        **how: Any,
+    ) -> None:
+        """Write one commit. Raises: deltalake's CommitFailedError, DeltaError."""
+        self._table.create_write_transaction(
+            actions,
+            schema=self.schema,
+            partition_by=self._partition_by,
+            commit_properties=CommitProperties(
+                custom_metadata=None if note is None else {_NOTE: note},
+                max_commit_retries=0,
+                app_transactions=[Transaction(name, mark) for name, mark in marks.items()] or None,
+            ),
+            post_commithook_properties=_HOOKS,
+            **how,
+        )
 
     def _sync_commits(self, first: int) -> None:
         """Begin to sync the commits from `first` to the version seen: the next effect relies on them."""
@@ -248,10 +248,6 @@ class Ledger:
             where=self.storage.uri(self.path),
             found=f"a commit of another process on top of version {seen}",
         )
-
-
-def _is_narrower(stored: pa.DataType, wanted: pa.DataType) -> bool:
-    return bool(stored != wanted and _room(stored) < _room(wanted))
 
 
 def _room(kind: pa.DataType) -> tuple[int, int]:
@@ -275,18 +271,13 @@ def _files(table: DeltaTable, bounds: Sequence[str]) -> list[DataFile]:
     if any(name not in actions.column_names for name in names):  # a table without files has no statistics
         return []
     columns = (actions[name].to_pylist() for name in names)
-    return [
-        DataFile(
-            path,
-            size,
-            rows,
-            dict(zip(bounds, zip(ends[::2], ends[1::2], strict=True), strict=True)),
-            partition,
-        )
-        for (path, size, rows, *ends), partition in zip(
-            zip(*columns, strict=True), _partitions(actions), strict=True
-        )
-    ]
+    files = []
+    for (path, size, rows, *ends), partition in zip(
+        zip(*columns, strict=True), _partitions(actions), strict=True
+    ):
+        spans = dict(zip(bounds, zip(ends[::2], ends[1::2], strict=True), strict=True))
+        files.append(DataFile(path, size, rows, spans, partition))
+    return files
 
 
 def _partitions(actions: pa.Table) -> list[dict[str, str]]:
@@ -304,13 +295,13 @@ def _actions(
     added: Sequence[DataFile], removed: Sequence[DataFile], data_change: bool
 ) -> list[AddAction | RemoveAction]:
     now = now_ms()
-    actions: list[AddAction | RemoveAction] = [
-        AddAction(file.path, file.size, file.partition, now, data_change, file.statistics) for file in added
+    return [
+        *(
+            AddAction(each.path, each.size, each.partition, now, data_change, each.statistics)
+            for each in added
+        ),
+        *(RemoveAction(each.path, data_change, now, each.size, dict(each.partition)) for each in removed),
     ]
-    actions += [
-        RemoveAction(file.path, data_change, now, file.size, dict(file.partition)) for file in removed
-    ]
-    return actions
 
 
 def _open_or_create(

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from schemas.position import position_from_text, position_to_text
 from schemas.table import Column, TableSchema
 from state.ledger import Ledger
-from state.storage import DataFile, Storage
+from state.storage import Storage
 from state.values.plan import JobState
 from state.values.progress import Completed, InProgress, NotStarted, Parts, Progress
 
@@ -91,39 +91,24 @@ class ProgressTable:
         """
         if epoch <= self.epoch:
             return
-        files = self._ledger.files()
-        changed = self._to_arrow(rows, epoch)
-        if len(files) < _MERGE_FILES:
-            added = [self._write(changed)] if rows else []
-            self._ledger.commit(added, epoch=epoch)
-            return
-        every = pa.concat_tables([self._ledger.read(), changed])
-        kept = _newest(every if starts is None else _of_jobs(every, starts))
-        self._ledger.commit([self._write(kept)] if kept.num_rows else [], files, epoch=epoch)
-
-    def _write(self, rows: pa.Table) -> DataFile:
-        return self._ledger.storage.write_parquet(
-            PATH, rows, stem="progress", bound_columns=("barrier", "vnode")
-        )
+        storage, files, kept = self._ledger.storage, self._ledger.files(), self._to_arrow(rows, epoch)
+        if merges := len(files) >= _MERGE_FILES:
+            every = pa.concat_tables([self._ledger.read(), kept])
+            kept = _newest(every if starts is None else _of_jobs(every, starts))
+        added = []
+        if kept.num_rows:
+            bounds = ("barrier", "vnode")
+            added = [storage.write_parquet(PATH, kept, stem="progress", bound_columns=bounds)]
+        self._ledger.commit(added, files if merges else (), epoch=epoch)
 
     @staticmethod
     def _to_arrow(rows: Sequence[ProgressRow], epoch: int) -> pa.Table:
-        return pa.Table.from_pylist(
-            [
-                {
-                    "job": row.job,
-                    "vnode": row.vnode,
-                    "position": None
-                    if row.progress.position is None
-                    else position_to_text(row.progress.position),
-                    "backfill_finished": isinstance(row.progress, Completed),
-                    "row_count": row.progress.row_count,
-                    "barrier": epoch,
-                }
-                for row in rows
-            ],
-            schema=SCHEMA,
-        )
+        made = []
+        for row in rows:
+            at = row.progress.position
+            text, is_done = None if at is None else position_to_text(at), isinstance(row.progress, Completed)
+            made.append((row.job, row.vnode, text, is_done, row.progress.row_count, epoch))
+        return pa.Table.from_pylist([dict(zip(SCHEMA.names, each, strict=True)) for each in made], SCHEMA)
 
 
 def _progress(row: Mapping[str, object], columns: Sequence[Column]) -> Progress:

@@ -51,11 +51,6 @@ class BaseFile:
     rows: int
     size: int
 
-    @property
-    def raw_bytes(self) -> int:
-        """Bytes that its rows take as Arrow columns."""
-        return raw_bytes(self)
-
 
 def raw_bytes(file: BaseFile | DataFile) -> int:
     """Bytes that the rows of a file of the replica take as Arrow columns: from its name, or else an estimate.
@@ -205,33 +200,27 @@ class Replica:
         """
         is_due = epoch > self.compacted_epoch and read_at in (None, self.compacted_epoch)
         if is_due:
-            self.base.commit(added, [_as_committed(file) for file in removed], epoch=epoch)
+            committed = [
+                DataFile(each.path, each.size, each.rows, partition={VNODE: str(each.vnode)})
+                for each in removed
+            ]
+            self.base.commit(added, committed, epoch=epoch)
         return is_due
 
     def files(self, version: ReplicaVersion) -> ReplicaFiles:
         """The files of a pinned version; the last answer is kept, for a version never changes."""
         if self._cached is not None and self._cached[0] == version:
             return self._cached[1]
-        previous = self._cached
-        base = (
-            previous[1].base
-            if previous is not None and previous[0].base == version.base
-            else self._base_files(version)
-        )
-        files = ReplicaFiles(version.compacted_epoch, base, self._log_files(version))
+        base: Mapping[int, tuple[BaseFile, ...]]
+        if self._cached is not None and self._cached[0].base == version.base:
+            base = self._cached[1].base
+        else:
+            base = _by_vnode(self.base.files(version=version.base))
+        log = self.log.files(LOG_BOUNDS, version=version.log)
+        behind = tuple(file for file in log if file.bounds[EPOCH][1] > version.compacted_epoch)
+        files = ReplicaFiles(version.compacted_epoch, base, behind)
         self._cached = (version, files)
         return files
-
-    def _base_files(self, version: ReplicaVersion) -> dict[int, tuple[BaseFile, ...]]:
-        base = self.base
-        return _by_vnode(base.files() if version.base == base.version else base.files_at(version.base))
-
-    def _log_files(self, version: ReplicaVersion) -> tuple[DataFile, ...]:
-        if version.log == self.log.version:
-            files = self.log.files(LOG_BOUNDS)
-        else:
-            files = self.log.files_at(version.log, LOG_BOUNDS)
-        return tuple(file for file in files if file.bounds[EPOCH][1] > version.compacted_epoch)
 
     def reload(self) -> None:
         """Move to the newest versions. The log first: it is never seen trimmed beyond what the base has compacted."""
@@ -293,11 +282,6 @@ def _by_vnode(files: Sequence[DataFile]) -> dict[int, tuple[BaseFile, ...]]:
         vnode = int(file.partition[VNODE])
         by_vnode.setdefault(vnode, []).append(BaseFile(file.path, vnode, file.rows, file.size))
     return {vnode: tuple(found) for vnode, found in by_vnode.items()}
-
-
-def _as_committed(file: BaseFile) -> DataFile:
-    """A file of the base as its Delta table has it."""
-    return DataFile(file.path, file.size, file.rows, partition={VNODE: str(file.vnode)})
 
 
 def write_log_file(storage: Storage, rows: pa.Table, stem: str) -> DataFile:

@@ -84,10 +84,6 @@ class Storage:
     def __getstate__(self) -> dict[str, Any]:
         return {"root": self.root, "synced": self.synced}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        for name, value in state.items():
-            object.__setattr__(self, name, value)
-
     @property
     def is_store(self) -> bool:
         """True if the root is in an object store, which shows an object once it is complete and durable."""
@@ -119,13 +115,12 @@ class Storage:
 
         Raises: StateError(STATE_PATH_INVALID).
         """
-        if not self.is_store:
-            self._prepare_folder(Path(self.root))
-        # On such a store two instances could both win the same commit.
-        elif (fault := fault_of(self.root, self.uri("journal"))) is not None:
-            raise self._invalid("", fault)
-
-    def _prepare_folder(self, root: Path) -> None:
+        if self.is_store:
+            # On such a store two instances could both win the same commit.
+            if (fault := fault_of(self.root, self.uri("journal"))) is not None:
+                raise self._invalid("", fault)
+            return
+        root = Path(self.root)
         try:
             root.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=root):

@@ -12,12 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from schemas.avro.chunks import rows_within
 from schemas.table import TableSchema
-from state.columns import OFFSET, PARTITION, VNODE, base_schema, waiting_schema
-from state.ledger import Ledger, files_of
+from state.columns import OFFSET, PARTITION, VNODE, base_schema, waiting_schema, within_vnodes
+from state.ledger import Ledger
 from state.replica import BYTES_PER_GROUP, ROWS_PER_GROUP
 from state.storage import DataFile, Storage
 from state.values.order import arrays
@@ -60,18 +59,14 @@ def staged_rows(storage: Storage, table: TableSchema, files: Sequence[str], vnod
 
     Raises: StateError(STATE_TABLE_CORRUPT) when a file is gone.
     """
-    return storage.read_parquet(CHUNKS_PATH, list(files), base_schema(table), wanted=_within(vnodes))
+    return storage.read_parquet(CHUNKS_PATH, list(files), base_schema(table), wanted=within_vnodes(vnodes))
 
 
 def waiting_rows(storage: Storage, table: TableSchema, files: Sequence[DataFile], vnodes: range) -> pa.Table:
     """The events of some files that are of these vnodes, in the order of each key. Raises: as `staged_rows`."""
     paths = [file.path for file in files]
-    found = storage.read_parquet(WAITING_PATH, paths, waiting_schema(table), wanted=_within(vnodes))
+    found = storage.read_parquet(WAITING_PATH, paths, waiting_schema(table), wanted=within_vnodes(vnodes))
     return found.sort_by([(PARTITION, "ascending"), (OFFSET, "ascending")])
-
-
-def _within(vnodes: range) -> pc.Expression:
-    return (pc.field(VNODE) >= vnodes.start) & (pc.field(VNODE) < vnodes.stop)
 
 
 def write_waiting(storage: Storage, rows: pa.Table, stem: str) -> DataFile:
@@ -89,7 +84,6 @@ class WaitingEvents:
     """The writer's handle of the events that wait. Opening creates the table if it is not there."""
 
     def __init__(self, storage: Storage, table: TableSchema) -> None:
-        self._storage = storage
         self._ledger = Ledger(storage, WAITING_PATH, waiting_schema(table))
 
     @property
@@ -104,9 +98,7 @@ class WaitingEvents:
 
     def files(self, version: int) -> list[DataFile]:
         """The files of a pinned version, which may come from an earlier process."""
-        if version == self._ledger.version:
-            return self._ledger.files()
-        return files_of(self._storage, WAITING_PATH, version)
+        return self._ledger.files(version=version)
 
     def commit(self, added: Sequence[DataFile], epoch: int, *, version: int, anew: bool) -> None:
         """Add the events of a batch that was planned at `version`; `anew`: in place of all earlier ones.

@@ -13,7 +13,7 @@ The sort finds keys that two rows have: no two parts have met before it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -23,9 +23,9 @@ from deltalake.exceptions import DeltaError
 
 from schemas.errors import Code, ConfigError
 from schemas.table import TableSchema
-from state.columns import VNODE, as_inserts, log_schema
+from state.columns import VNODE, as_inserts, in_parts, log_schema
 from state.initial.chunks import vnodes_of
-from state.initial.copy_progress import ALL, CopyProgress, progress_of, staged
+from state.initial.start import ALL, CopyProgress, progress_of, staged
 from state.initial.table import SourcePart, SourceTable
 from state.maintenance.compaction import CompactionPart, CompactionResult, parts_of
 from state.replica import Replica, ReplicaFiles, write_log_file
@@ -68,7 +68,8 @@ def copy_part(part: CopyPart) -> CopiedPart:
     """Copy one part, in bounded memory. Raises: OSError when no file can be written."""
     files: list[DataFile] = []
     keyless, invalid = 0, Counter[tuple[Code, str, str]]()
-    rows = _pieces(part)
+    pieces = in_parts(part.source.read(part.table), BYTES_PER_FILE)
+    rows = (piece for piece in pieces if piece.num_rows)
     while True:
         try:
             piece = next(rows, None)
@@ -79,21 +80,10 @@ def copy_part(part: CopyPart) -> CopiedPart:
         keyless += _without_key(piece, part.table)
         invalid += _invalid(piece, part.table)
         if not keyless and not invalid:
-            files.append(
-                write_log_file(part.storage, _as_inserts(piece, part.table), f"copy-{part.number:06d}")
-            )
+            # Rows of a vnode are next to each other in the log.
+            inserts = as_inserts(piece, vnodes_of(piece, part.table), 0, log_schema(part.table))
+            files.append(write_log_file(part.storage, inserts.sort_by(VNODE), f"copy-{part.number:06d}"))
     return CopiedPart(part.number, () if keyless or invalid else tuple(files), keyless, invalid)
-
-
-def _pieces(part: CopyPart) -> Iterator[pa.Table]:
-    held: list[pa.Table] = []
-    for rows in part.source.read(part.table):
-        held.append(rows)
-        if sum(each.nbytes for each in held) >= BYTES_PER_FILE:
-            yield pa.concat_tables(held)
-            held = []
-    if any(each.num_rows for each in held):
-        yield pa.concat_tables(held)
 
 
 def _without_key(rows: pa.Table, table: TableSchema) -> int:
@@ -109,11 +99,6 @@ def _invalid(rows: pa.Table, table: TableSchema) -> Counter[tuple[Code, str, str
         if (found := invalid_values(values, column)) is not None:
             counts[found.code, column.name, found.text] += len(found.rows)
     return counts
-
-
-def _as_inserts(rows: pa.Table, table: TableSchema) -> pa.Table:
-    """Rows of the log at epoch 0, those of a vnode next to each other."""
-    return as_inserts(rows, vnodes_of(rows, table), 0, log_schema(table)).sort_by(VNODE)
 
 
 class TableCopy:
@@ -151,9 +136,8 @@ class TableCopy:
         """
         for part in parts:
             if part.unreadable is not None:
-                raise self._fault(
-                    Code.INITIAL_TABLE_UNREADABLE, f"files that can't be read ({part.unreadable})"
-                )
+                found = f"files that can't be read ({part.unreadable})"
+                raise self._fault(Code.INITIAL_TABLE_UNREADABLE, found)
         if keyless := sum(part.keyless for part in parts):
             raise self._fault(Code.INITIAL_KEY_NULL, f"{keyless} rows with a null in the primary key")
         for (code, column, text), count in sum((Counter(part.invalid) for part in parts), Counter()).items():

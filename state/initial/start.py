@@ -1,4 +1,7 @@
-"""Starts of a table, as kept in the state's binding: the declaration, and what was decided from it once."""
+"""Starts of a table, as kept in the state's binding: the declaration, what was decided once, and a copy's progress.
+
+Nothing here imports numpy: `status` asks it.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,9 @@ from typing import Any, Literal
 from schemas.json.debezium_values import TimeMode
 from schemas.kinds.initial import DeltaStart
 from schemas.table import Column, TableSchema
+from state.columns import EPOCH
+from state.replica import LOG_BOUNDS, Replica
+from state.storage import DataFile
 from state.values.chunks import Chunk, KeyRange, TransactionSnapshot
 from state.values.reading import TableRead
 
@@ -173,3 +179,29 @@ class DatabaseStart:
 
 AnyStart = Start | DatabaseStart | TopicStart
 """A start from elsewhere than the first record of the topic."""
+
+
+ALL = (1 << 62) - 1
+"""The log's mark `copied` once everything is copied."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopyProgress:
+    """Rows that were copied, and of these sorted into the base; `of` is how many there are, None where unknown."""
+
+    copied: int
+    sorted: int
+    of: int | None
+
+
+def progress_of(replica: Replica, of: int | None) -> CopyProgress | None:
+    """The progress of the copy into a replica; None once it is done."""
+    if replica.log.copied == ALL:
+        return None
+    sorted_ = sum(file.rows for file in replica.base.files())
+    return CopyProgress(sum(file.rows for file in staged(replica)), sorted_, of)
+
+
+def staged(replica: Replica) -> list[DataFile]:
+    """Files of the log with rows that were copied and wait to be sorted, or were."""
+    return [file for file in replica.log.files(LOG_BOUNDS) if file.bounds[EPOCH][1] == 0]

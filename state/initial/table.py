@@ -25,7 +25,7 @@ from schemas.error_table import TABLE
 from schemas.errors import Code, ConfigError
 from schemas.kinds.initial import DeltaStart
 from schemas.table import TableSchema, nearest
-from schemas.types import ColumnType, TypeName
+from schemas.types import TypeName
 from state.object_store import delta_options
 from state.values.invalid_values import invalid_values
 
@@ -51,15 +51,12 @@ class SourcePart:
 
         Raises: OSError, DeltaError, pa.ArrowInvalid for what can't be read.
         """
-        names, schema = list(table.column_names), _declared(table)
+        names = list(table.column_names)
+        schema = pa.schema([(column.name, column.type.arrow) for column in table.columns])
         source = _opened(self.uri, self.version)
         for batch in _whole(source, names) if self.files is None else _of_files(source, names, *self.files):
             read = pa.Table.from_batches([batch]).select(names)
             yield read.cast(schema)
-
-
-def _declared(table: TableSchema) -> pa.Schema:
-    return pa.schema([(column.name, column.type.arrow) for column in table.columns])
 
 
 def _whole(source: DeltaTable, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -69,26 +66,19 @@ def _whole(source: DeltaTable, names: Sequence[str]) -> Iterator[pa.RecordBatch]
 
 
 def _of_files(source: DeltaTable, names: Sequence[str], first: int, end: int) -> Iterator[pa.RecordBatch]:
+    """Some of the files, in the order of their paths, which is the same for one version everywhere."""
     schema = pa.schema(source.schema().to_arrow())
-    for fragment in _fragments(_dataset(source, schema))[first:end]:
-        yield from fragment.to_batches(
-            schema=schema, columns=list(names), batch_size=_BATCH_ROWS, batch_readahead=1
-        )
-
-
-def _dataset(source: DeltaTable, schema: pa.Schema) -> ds.Dataset:
     # Spark writes timestamps as INT96, whose nanoseconds do not reach to the year 2300. Without a column in the schema
     # its statistics are not read: nothing here needs them, and delta-rs fails at days beyond the year 9999.
     partitioned = [schema.field(name) for name in source.metadata().partition_columns]
-    return source.to_pyarrow_dataset(
+    dataset = source.to_pyarrow_dataset(
         schema=pa.schema(partitioned),
         parquet_read_options=ds.ParquetReadOptions(coerce_int96_timestamp_unit="us"),
     )
-
-
-def _fragments(dataset: ds.Dataset) -> list[ds.Fragment]:
-    """In the order of their paths, which is the same for one version everywhere."""
-    return sorted(dataset.get_fragments(), key=lambda fragment: fragment.path)
+    for fragment in sorted(dataset.get_fragments(), key=lambda fragment: fragment.path)[first:end]:
+        yield from fragment.to_batches(
+            schema=schema, columns=list(names), batch_size=_BATCH_ROWS, batch_readahead=1
+        )
 
 
 class SourceTable:
@@ -105,7 +95,8 @@ class SourceTable:
             found = f"no Delta table that can be opened ({type(error).__name__})"
             raise ConfigError(Code.INITIAL_TABLE_MISSING, where=uri, found=found) from error
         except DeltaError as error:
-            raise _unreadable(uri, error) from error
+            found = f"a Delta table that can't be read ({type(error).__name__})"
+            raise ConfigError(Code.INITIAL_TABLE_UNREADABLE, where=uri, found=found) from error
         actions = pa.table(self._source.get_add_actions(flatten=True)).select(
             ["path", "size_bytes", "num_records"]
         )
@@ -142,7 +133,7 @@ class SourceTable:
         }
         faults = []
         for column in table.columns:
-            found, wanted = types.get(column.name), _delta_name(column.type)
+            found, wanted = types.get(column.name), _DELTA_NAMES.get(column.type.name, str(column.type))
             if found is None:
                 faults.append(f"no column {column.name!r}{nearest(column.name, list(types))}")
             elif found != wanted:
@@ -152,9 +143,8 @@ class SourceTable:
                     f"timestamps in {column.name!r}, and deletion vectors or mapped columns beside them"
                 )
         if faults:
-            raise ConfigError(
-                Code.INITIAL_TABLE_MISFIT, where=f"{self.uri}@{self.version}", found="; ".join(faults)
-            )
+            where = f"{self.uri}@{self.version}"
+            raise ConfigError(Code.INITIAL_TABLE_MISFIT, where=where, found="; ".join(faults))
         self._check_partitions(table)
 
     def _check_partitions(self, table: TableSchema) -> None:
@@ -216,12 +206,3 @@ def _at(uri: str, version: int, last: int) -> DeltaTable:
         found = f"a table whose newest version is {last}"
         where = f"{uri}@{version}"
         raise ConfigError(Code.INITIAL_VERSION_MISSING, where=where, found=found, version=version) from error
-
-
-def _unreadable(uri: str, error: Exception) -> ConfigError:
-    found = f"a Delta table that can't be read ({type(error).__name__})"
-    return ConfigError(Code.INITIAL_TABLE_UNREADABLE, where=uri, found=found)
-
-
-def _delta_name(kind: ColumnType) -> str:
-    return _DELTA_NAMES.get(kind.name, str(kind))

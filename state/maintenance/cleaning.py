@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from operator import attrgetter
 
 import structlog
 from deltalake.exceptions import DeltaError
@@ -78,12 +79,12 @@ def _dead_data(
 ) -> Iterator[str]:
     table = storage.delta(path)
     unused = set(table.vacuum(dry_run=True, enforce_retention_duration=False, full=True))
-    for version in pinned:
-        unused -= {file.path for file in files_of(storage, path, version)}
-    for version in held:
+    for version in (*pinned, *held):
         try:
             unused -= {file.path for file in files_of(storage, path, version)}
         except DeltaError:  # of another copy of the state, in the place of which a backup was restored
+            if version in pinned:
+                raise
             log.warning("pin_is_gone", table=path, version=version, next_step="backfill table --unpin")
     names = [storage.path(path, name) for name in sorted(unused)]
     latest_ns = (open_since_ms - storage.retention.files_s * 1_000) * 1_000_000
@@ -103,14 +104,8 @@ def _dead_log(storage: Storage, path: str, pinned: Sequence[int], held: Sequence
     expired_ns = (now_ms() - storage.retention.log_s * 1_000) * 1_000_000
     old = [info for info in there if info.type == fs.FileType.File and info.mtime_ns < expired_ns]
     checkpoints = (_version(_CHECKPOINT, info) for info in old if info.size)
-    first = max(
-        (
-            version
-            for version in checkpoints
-            if version is not None and version <= min(pinned, default=version)
-        ),
-        default=0,
-    )
+    usable = (each for each in checkpoints if each is not None and each <= min(pinned, default=each))
+    first = max(usable, default=0)
     # A power failure must not take the checkpoint that replaces the deleted commits.
     storage.sync(path, _LOG, f"{first:020d}.checkpoint.parquet")
     storage.sync(path, _LOG)
@@ -208,29 +203,19 @@ def _cleaned(
 ) -> Cleaned:
     if path in (CHUNKS_PATH, WAITING_PATH) and not storage.exists(path):
         return Cleaned()  # of a table that did not start from a database
+    plan = None if path in (JOURNAL_PATH, PROGRESS_PATH) else _plan(storage, table)
+    reading = None if plan is None else plan.reading
     if path == CHUNKS_PATH:
-        plan = _plan(storage, table)
-        named = [] if plan is None or plan.reading is None else sum(plan.reading.files, ())
+        named = [] if reading is None else sum(reading.files, ())
         return Cleaned(clean_chunks(storage, named, open_since_ms=open_since_ms, is_over=is_over))
-    pinned, held = _pinned(storage, table, path), _held(storage, path)
+    pinned, held = list[int](), list[int]()
+    if path in (LOG_PATH, BASE_PATH):
+        of = attrgetter("log" if path == LOG_PATH else "base")
+        pinned = [] if plan is None else [of(plan.replica)]
+        held = list(map(of, TablePins(storage).read().values()))
+    elif reading is not None:
+        pinned = [reading.waiting]
     return clean_table(storage, path, pinned=pinned, held=held, open_since_ms=open_since_ms, is_over=is_over)
-
-
-def _pinned(storage: Storage, table: TableSchema, path: str) -> Sequence[int]:
-    plan = _plan(storage, table) if path in (LOG_PATH, BASE_PATH, WAITING_PATH) else None
-    if plan is None:
-        return ()
-    if path == WAITING_PATH:
-        return [] if plan.reading is None else [plan.reading.waiting]
-    return [plan.replica.log if path == LOG_PATH else plan.replica.base]
-
-
-def _held(storage: Storage, path: str) -> Sequence[int]:
-    if path not in (LOG_PATH, BASE_PATH):
-        return ()
-    return [
-        version.log if path == LOG_PATH else version.base for version in TablePins(storage).read().values()
-    ]
 
 
 def _plan(storage: Storage, table: TableSchema) -> BatchPlan | None:

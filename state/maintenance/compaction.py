@@ -30,7 +30,7 @@ from schemas.table import TableSchema
 from state.columns import BEFORE_HASH, EPOCH, LOG_OWN, NO_PLACE, OFFSET, OP, PARTITION, VNODE
 from state.maintenance.compaction_rows import BYTES_PER_PART, PartRows, last_key, rows_of
 from state.maintenance.compaction_rows import CompactionPart as CompactionPart  # what maintenance hands on
-from state.replica import BASE_PATH, BaseFile, ReplicaFiles, write_replica_file
+from state.replica import BASE_PATH, BaseFile, ReplicaFiles, raw_bytes, write_replica_file
 from state.storage import DataFile, Storage
 from state.values.order import arrays, changes_of_key, sort_order
 from state.vnode import row_hashes
@@ -104,7 +104,7 @@ def parts_of(storage: Storage, table: TableSchema, files: ReplicaFiles) -> list[
     parts: list[CompactionPart] = []
     first = rows = size = 0
     for vnode in range(count):
-        own = log_bytes + sum(file.raw_bytes for file in files.base.get(vnode, ()))
+        own = log_bytes + sum(map(raw_bytes, files.base.get(vnode, ())))
         rows, size = rows + stored.get(vnode, 0) + of_log, size + own
         if rows >= ROWS_PER_PART or size >= BYTES_PER_PART or vnode == count - 1:
             vnodes = range(first, vnode + 1)
@@ -126,7 +126,7 @@ def _divided(part: CompactionPart) -> list[CompactionPart]:
     after: Key | None = None
     for number, (upto, file) in enumerate(ends, start=1):
         held.append(file)
-        if number == len(ends) or sum(each.raw_bytes for each in held) >= BYTES_PER_PART:
+        if number == len(ends) or sum(map(raw_bytes, held)) >= BYTES_PER_PART:
             files = replace(part.files, base={vnode: tuple(held)})
             parts.append(replace(part, files=files, after=after, upto=None if number == len(ends) else upto))
             held, after = [], upto

@@ -6,6 +6,7 @@ the rows' locations, some megabytes at a time, and only those of rows that are n
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -15,7 +16,7 @@ import pyarrow.compute as pc
 
 from schemas.position import Key
 from schemas.table import TableSchema
-from state.columns import EPOCH, LOG_OWN, VNODE, as_inserts, log_schema
+from state.columns import EPOCH, LOG_OWN, as_inserts, log_schema, within_vnodes
 from state.file_rows import LOCATION, FileRows, RowNumbers, files_of
 from state.replica import BASE_PATH, LOG_PATH, BaseFile, ReplicaFiles, raw_bytes
 from state.storage import DataFile, Storage
@@ -50,14 +51,35 @@ def rows_of(part: CompactionPart) -> PartRows:
     return HeldRows(part) if part.size <= BYTES_PER_PART else LocatedRows(part)
 
 
-class HeldRows:
-    """The rows of a small part, all in memory: those of the log, then those of base files as INSERTs before them.
+class PartRows(ABC):
+    """The rows of a part: those of the log, then those of base files as INSERTs before them.
 
-    `rows` has all columns of the log, in no order.
+    `rows` has columns of the log, in no order.
     """
+
+    rows: pa.Table
 
     def __init__(self, part: CompactionPart) -> None:
         self._part, self._schema = part, log_schema(part.table)
+
+    def add_base(self, files: Sequence[BaseFile]) -> None:
+        """Read base files of the part."""
+        read = [as_inserts(self._base(file), file.vnode, 0, self._schema) for file in files]
+        self.rows = pa.concat_tables([self.rows, *read]).combine_chunks()
+
+    @abstractmethod
+    def _base(self, file: BaseFile) -> pa.Table: ...
+
+    @abstractmethod
+    def values(self, numbers: RowNumbers) -> Iterator[pa.Table]:
+        """The table's columns of these of the rows, in this order, in tables of about `BYTES_PER_PART` at most."""
+
+
+class HeldRows(PartRows):
+    """The rows of a small part, all in memory, with all columns of the log."""
+
+    def __init__(self, part: CompactionPart) -> None:
+        super().__init__(part)
         paths = [file.path for file in part.files.log]
         self.rows = _in_range(
             part,
@@ -66,35 +88,24 @@ class HeldRows:
             ),
         )
 
-    def add_base(self, files: Sequence[BaseFile]) -> None:
-        """Read base files of the part."""
+    def _base(self, file: BaseFile) -> pa.Table:
         stored = pa.schema([self._schema.field(name) for name in self._part.table.column_names])
-        storage, fills = self._part.storage, self._part.table.fills
-        read = [
-            as_inserts(
-                storage.read_parquet(BASE_PATH, [file.path], stored, fills=fills),
-                file.vnode,
-                0,
-                self._schema,
-            )
-            for file in files
-        ]
-        self.rows = pa.concat_tables([self.rows, *read]).combine_chunks()
+        fills = self._part.table.fills
+        return self._part.storage.read_parquet(BASE_PATH, [file.path], stored, fills=fills)
 
-    def values(self, numbers: RowNumbers) -> Iterator[pa.Table]:
-        """The table's columns of these of the rows, in this order, in tables of about `BYTES_PER_PART` at most."""
+    def values(self, numbers: RowNumbers) -> Iterator[pa.Table]:  # noqa: D102
         yield self.rows.select(self._part.table.column_names).take(pa.array(numbers))
 
 
-class LocatedRows:
-    """The rows of a large part, as `HeldRows`: `rows` has the log's own columns, the key and where each row is stored.
+class LocatedRows(PartRows):
+    """The rows of a large part, with the log's own columns, the key and where each row is stored.
 
     Values are read from the files when they are needed.
     """
 
     def __init__(self, part: CompactionPart) -> None:
-        self._part = part
-        schema = log_schema(part.table)
+        super().__init__(part)
+        schema = self._schema
         base = [file for files in part.files.base.values() for file in files]
         self._files: list[BaseFile | DataFile] = [*part.files.log, *base]
         paths = [
@@ -105,26 +116,14 @@ class LocatedRows:
         self._row_bytes = np.array([raw_bytes(file) / max(file.rows, 1) for file in self._files])
         self._names = [*LOG_OWN, *part.table.primary_key]
         self._schema = pa.schema([*(schema.field(name) for name in self._names), (LOCATION, pa.int64())])
-        found = [
-            self._stored.find(number, self._names, _wanted(part)) for number in range(len(part.files.log))
-        ]
+        wanted = _wanted(part)
+        found = [self._stored.find(number, self._names, wanted) for number in range(len(part.files.log))]
         self.rows = _in_range(part, pa.concat_tables([self._schema.empty_table(), *found]))
 
-    def add_base(self, files: Sequence[BaseFile]) -> None:
-        """Read base files of the part."""
-        read = [
-            as_inserts(
-                self._stored.find(self._files.index(file), self._part.table.primary_key),
-                file.vnode,
-                0,
-                self._schema,
-            )
-            for file in files
-        ]
-        self.rows = pa.concat_tables([self.rows, *read]).combine_chunks()
+    def _base(self, file: BaseFile) -> pa.Table:
+        return self._stored.find(self._files.index(file), self._part.table.primary_key)
 
-    def values(self, numbers: RowNumbers) -> Iterator[pa.Table]:
-        """The table's columns of these of the rows, in this order, in tables of about `BYTES_PER_PART` at most."""
+    def values(self, numbers: RowNumbers) -> Iterator[pa.Table]:  # noqa: D102
         locations = self.rows[LOCATION].to_numpy()[numbers]
         piece = np.cumsum(self._row_bytes[files_of(locations)]) // BYTES_PER_PART
         for some in np.split(locations, np.flatnonzero(np.diff(piece)) + 1):
@@ -141,12 +140,8 @@ class LocatedRows:
             yield from self._values(locations[middle:])
 
 
-PartRows = HeldRows | LocatedRows
-
-
 def _wanted(part: CompactionPart) -> pc.Expression:
-    vnodes = (pc.field(VNODE) >= part.vnodes.start) & (pc.field(VNODE) < part.vnodes.stop)
-    return vnodes & (pc.field(EPOCH) > part.files.compacted_epoch)
+    return within_vnodes(part.vnodes) & (pc.field(EPOCH) > part.files.compacted_epoch)
 
 
 def _in_range(part: CompactionPart, rows: pa.Table) -> pa.Table:

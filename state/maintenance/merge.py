@@ -14,10 +14,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from schemas.table import TableSchema
-from state.columns import EPOCH, OFFSET, VNODE, log_schema
+from state.columns import EPOCH, OFFSET, VNODE, log_schema, within_vnodes
 from state.replica import LOG_PATH, raw_bytes, write_log_parts
 from state.storage import DataFile, Storage
 
@@ -107,12 +106,11 @@ def _parts(merge: Merge) -> Iterator[pa.Table]:
             for file in merge.files
             if file.bounds[VNODE][0] < end and first <= file.bounds[VNODE][1]
         ]
-        wanted = (pc.field(VNODE) >= first) & (pc.field(VNODE) < end)
         for part in merge.storage.read_parquet_parts(
             LOG_PATH,
             paths,
             log_schema(merge.table),
-            wanted=wanted,
+            wanted=within_vnodes(range(first, end)),
             part_bytes=PART_BYTES,
             fills=merge.table.fills,
         ):

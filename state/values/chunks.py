@@ -90,6 +90,19 @@ def widened(transaction: int, near: TransactionSnapshot) -> int:
     return found if found >= 0 else found + _EPOCH
 
 
+def bounds_to_list(after: Key | None, upto: Key | None) -> list[str | None]:
+    """JSON values of the bounds of a range of keys, null for none."""
+    return [None if bound is None else position_to_text(bound) for bound in (after, upto)]
+
+
+def bounds_from_list(
+    raw: Sequence[str | None], key_columns: Sequence[Column]
+) -> tuple[Key | None, Key | None]:
+    """Read what `bounds_to_list` gave. Raises: ValueError for any other value."""
+    after, upto = (None if text is None else position_from_text(text, key_columns) for text in raw)
+    return after, upto
+
+
 @dataclass(frozen=True, slots=True)
 class KeyRange:
     """The keys (after, upto] in key order. None is −∞ for `after` and +∞ for `upto`. A bound need not be a key."""
@@ -109,13 +122,12 @@ class KeyRange:
 
     def to_list(self) -> list[str | None]:
         """JSON values: the text of a position for each bound, null for none."""
-        return [None if bound is None else position_to_text(bound) for bound in (self.after, self.upto)]
+        return bounds_to_list(self.after, self.upto)
 
     @classmethod
     def from_list(cls, raw: Sequence[str | None], key_columns: Sequence[Column]) -> KeyRange:
         """Read what `to_list` gave. Raises: ValueError for any other value."""
-        after, upto = (None if text is None else position_from_text(text, key_columns) for text in raw)
-        return cls(after, upto)
+        return cls(*bounds_from_list(raw, key_columns))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from schemas.avro.registered import SchemaIds
 from schemas.errors import Code
 from schemas.job import JobDefinition
 from schemas.table import TableSchema
-from state.values.progress import Parts, all_done
+from state.values.progress import AllDone, Parts
 
 _TELLING = 2
 """Batches whose barriers tell new columns: one that was open may be in some partitions already, the next is in none."""
@@ -47,8 +47,11 @@ class JobState:
 
     @property
     def first_progress(self) -> Parts:
-        """The progress at the barrier that it starts with, which says so if there is any."""
-        return all_done(self.definition.part_count) if self.definition.from_now else Parts()
+        """The progress at the barrier that it starts with, which says so if there is any.
+
+        A job that begins now has nothing to read.
+        """
+        return Parts(AllDone(self.definition.part_count) if self.definition.from_now else None)
 
     @property
     def may_read(self) -> bool:

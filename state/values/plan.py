@@ -15,10 +15,11 @@ from typing import Any
 
 from schemas.errors import Code
 from schemas.kinds.full_barriers import begins_period
-from schemas.position import Key, position_from_text, position_to_text
+from schemas.position import Key
 from schemas.records import RecordId
-from schemas.table import Column, TableSchema
+from schemas.table import TableSchema
 from state.values.aligned import AlignedBarrier, aligned_from_dict, aligned_to_dict
+from state.values.chunks import bounds_from_list, bounds_to_list
 from state.values.job_state import JobState as JobState
 from state.values.pin import Pin, ReplicaVersion
 from state.values.progress import NotStarted, Progress, after_slice
@@ -268,26 +269,14 @@ class BatchPlan:
         )
 
 
-def _bound(key: Key | None) -> str | None:
-    return None if key is None else position_to_text(key)
-
-
-def _slice_to_list(item: Slice) -> list[Any]:
-    return [item.part, _bound(item.after), _bound(item.upto)]
-
-
 def _job_to_dict(job: JobPlan) -> dict[str, Any]:
     more = {name: value for name in ("left", "gains_from") if (value := getattr(job, name)) is not None}
-    return {"state": job.state.to_dict(), "slices": list(map(_slice_to_list, job.slices)), **more}
+    slices = [[item.part, *bounds_to_list(item.after, item.upto)] for item in job.slices]
+    return {"state": job.state.to_dict(), "slices": slices, **more}
 
 
 def _job_from_dict(raw: Mapping[str, Any], table: TableSchema) -> JobPlan:
     state = JobState.from_dict(raw["state"], table)
     columns = state.definition.scan.position_columns(table)
-    slices = tuple(_slice_from_list(values, columns) for values in raw["slices"])
+    slices = tuple(Slice(part, *bounds_from_list(ends, columns)) for part, *ends in raw["slices"])
     return JobPlan(state, slices, raw.get("left"), raw.get("gains_from"))
-
-
-def _slice_from_list(raw: Sequence[Any], columns: Sequence[Column]) -> Slice:
-    after, upto = (None if text is None else position_from_text(text, columns) for text in raw[1:])
-    return Slice(raw[0], after, upto)

@@ -151,11 +151,6 @@ class AllDone(Mapping[int, Progress]):
 _DONE = Completed(None, 0)
 
 
-def all_done(part_count: int) -> Parts:
-    """The progress of a job that has nothing to read, since it begins now."""
-    return Parts(AllDone(part_count))
-
-
 def for_lanes(progress: Mapping[int, Progress], part_count: int) -> Mapping[int, Progress]:
     """The progress as it is sent to lanes: `AllDone` for a complete job."""
     return AllDone(part_count) if is_complete(progress, part_count) else progress

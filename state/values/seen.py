@@ -60,7 +60,10 @@ class Seen:
             return [*position, self.dropped, *sorted(at_highest)]
         return [
             {"dropped": self.dropped, "snapshots": sorted(map(list, self.snapshots))},
-            *([log, *_mark_to_list(mark)] for log, mark in self.marks.items()),
+            *(
+                [log, mark.highest, sorted(mark.at_highest), mark.latest_ms, mark.may_fall, mark.last]
+                for log, mark in self.marks.items()
+            ),
         ]
 
     @classmethod
@@ -75,10 +78,6 @@ class Seen:
             head["dropped"],
             frozenset(LogId(*each) for each in head["snapshots"]),
         )
-
-
-def _mark_to_list(mark: Mark) -> list[Any]:
-    return [mark.highest, sorted(mark.at_highest), mark.latest_ms, mark.may_fall, mark.last]
 
 
 def _mark_from_list(raw: Sequence[Any]) -> Mark:

@@ -1,4 +1,4 @@
-"""Options that commands share, and the configuration that a command is about.
+"""Options that commands share, the configuration that a command is about, and records to leave out.
 
 A configuration is named by `-c FILE`, or by the file alone where a command has no other use for a word; else by the
 variable `BACKFILL_CONFIG`; else it is `config.yaml` in the working folder.
@@ -7,12 +7,14 @@ variable `BACKFILL_CONFIG`; else it is `config.yaml` in the working folder.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from schemas.errors import Code, ConfigError
+from schemas.errors import Code, ConfigError, InputError
+from schemas.records import RecordId, record_at, record_from_text
 from schemas.settings.job_keys import is_job_name
 from streaming.runtime.paths import CONFIG_VARIABLE
 
@@ -87,3 +89,30 @@ def one_job(word: str | None, option: str | None) -> str | None:
     if word is not None and option is not None and word != option:
         raise usage(f"the jobs {word!r} and {option!r}", "one job")
     return word or option
+
+
+def places(texts: Iterable[str] | None) -> frozenset[RecordId]:
+    """(partition, offset) of each `PARTITION@OFFSET`. Raises: ConfigError(USAGE)."""
+    return frozenset(_place(text) for text in texts or ())
+
+
+def with_option(error: InputError, topic: str) -> InputError:
+    """The error of a reader that meets an invalid record of `topic`, with the option that leaves it out here, too."""
+    record = record_at(error.where)
+    if record is None or error.where not in (record, f"{topic}-{record}"):
+        return error
+    option = f"if the service has left it out: --skip-record {record}"
+    return type(error)(error.code, **error.texts | {"next_step": f"{error.next_step}; {option}"})
+
+
+def _place(text: str) -> RecordId:
+    try:
+        return record_from_text(text)
+    except ValueError:
+        raise ConfigError(
+            Code.USAGE,
+            where="--skip-record",
+            found=repr(text),
+            expected="PARTITION@OFFSET, as in 2@1047",
+            next_step="take both numbers from the error's `topic-partition@offset`",
+        ) from None

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Annotated
 
 import typer
 
 from schemas.errors import Code, StateError
-from schemas.job import JobDefinition
 from schemas.settings.config import ServiceConfig
 from schemas.topics import DEAD_LETTERS_SUFFIX
 from state.replica import Replica
 from state.storage import Storage
 from streaming.cli.configuration import ConfigArgument, ConfigOption, JsonOption, required_config, usage
-from streaming.cli.jobs.definitions import known_jobs
+from streaming.cli.jobs.served import known_jobs
 from streaming.control.state_view import StateReader
 from streaming.lane.before.folder import rows_name, rows_root
 from streaming.protocol.lanes.attempts import transactional_id
@@ -48,7 +47,7 @@ class Belongings:
             folders=tuple(_folders(config)),
             topics=tuple(dict.fromkeys(topics)),
             groups=(upstream.lag_group, *((injector_id(upstream),) if config.barriers.injects else ())),
-            subjects=tuple(_subjects(jobs)),
+            subjects=tuple(each for job in jobs for each in subjects(job.output, job.format.framed).values()),
         )
 
     def commands(self, config: ServiceConfig) -> Iterator[str]:
@@ -79,11 +78,6 @@ def _folders(config: ServiceConfig) -> Iterator[str]:
     rows = rows_root(config.rows_folder) / rows_name(transactional_id(Replica(storage, config.table)))
     if rows.exists():
         yield str(rows)
-
-
-def _subjects(jobs: Sequence[JobDefinition]) -> Iterator[str]:
-    for job in jobs:
-        yield from subjects(job.output, job.format.framed).values()
 
 
 def command(

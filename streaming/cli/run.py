@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Annotated
 import structlog
 import typer
 
-from streaming.cli.configuration import ConfigArgument, ConfigOption, required_config
-from streaming.cli.skipped import places
+from streaming.cli.configuration import ConfigArgument, ConfigOption, places, required_config
 from streaming.runtime import logs
 from streaming.runtime.logs import LogLevel
 from streaming.runtime.signals import EndBySignal
 
 if TYPE_CHECKING:
-    from streaming.cli.screen.screen import ServiceScreen
+    from streaming.cli.screen import ServiceScreen
     from streaming.protocol.report import BatchReport
 
 _REDRAW_S = 0.5
@@ -96,8 +95,7 @@ def _serve(file: Path, options: RunOptions, *, take_over: bool = False, rebuilds
         # Imports take a second or two, and the signal may come in it.
         from schemas.settings.http import read_token
         from streaming.broker.embedded import broker_of
-        from streaming.cli.screen.batches import BatchLog
-        from streaming.cli.screen.building import LINE_EVERY_S, BuildLog
+        from streaming.cli.log_lines import LINE_EVERY_S, BatchLog, BuildLog
         from streaming.service.bootstrap import hosted_service
         from streaming.service.checks.listed import Part, require
         from streaming.service.checks.surroundings import Surroundings
@@ -157,8 +155,8 @@ def _output(options: RunOptions) -> Iterator[ServiceScreen | None]:
         return
     from rich.console import Console
 
-    from streaming.cli.screen.screen import ServiceScreen
+    from streaming.cli.screen import ServiceScreen
 
-    with ServiceScreen(Console(stderr=True, highlight=False)) as screen:
+    with ServiceScreen(Console(stderr=True, highlight=False)).drawn() as screen:
         logs.configure(level=options.log_level, screen=screen.event)
         yield screen

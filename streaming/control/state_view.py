@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 
 from schemas.errors import Code, StateError
 from schemas.table import TableSchema
-from state.initial.copy_progress import CopyProgress, progress_of
-from state.initial.start import DatabaseStart, Start, TopicStart
+from state.initial.start import CopyProgress, DatabaseStart, Start, TopicStart, progress_of
 from state.journal import PATH as JOURNAL_PATH
 from state.journal import Journal
 from state.progress_table import PATH as PROGRESS_PATH
@@ -116,9 +115,6 @@ class StateView:
         read = reading.read.release(reading.due) if self.epoch >= self.plan.epoch else reading.read
         return None if read.is_done else read
 
-    def job(self, name: str) -> JobView | None:
-        return next((job for job in self.jobs if job.name == name), None)
-
 
 class StateReader:
     """Reads one state folder again and again.
@@ -154,7 +150,8 @@ class StateReader:
         outcome = self._outcome(plan, is_done=is_done)
         states = outcome.jobs
         every = done.load(states)
-        ends = _ends(plan, is_done=is_done)
+        # The end of the upstream's records that are in the replica.
+        ends = () if plan is None else plan.end_offsets if is_done else plan.first_offsets
         jobs = [JobView.of(state, every[state.name], stored, ends) for state in states]
         return StateView(
             owner="" if entry is None else entry.owner,
@@ -215,8 +212,3 @@ class StateReader:
             return None
         reports = jobs_after(plan, self._table).reports
         return next((report for report in reports if report.epoch == epoch), None)
-
-
-def _ends(plan: BatchPlan | None, *, is_done: bool) -> Sequence[int]:
-    """The end of the upstream's records that are in the replica."""
-    return () if plan is None else plan.end_offsets if is_done else plan.first_offsets

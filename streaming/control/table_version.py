@@ -6,8 +6,6 @@ log. That holds every change behind the base's barrier, so any barrier from ther
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -129,25 +127,22 @@ class ReplicaVersions:
     def pin(self, found: TableVersion) -> None:
         """Keep the versions of a table until they are unpinned. Raises: StateError if a file of them is gone."""
         self.pins.pin(found.epoch, found.version)
-        with self._unpinned_on_error(found.epoch):
-            try:
-                files = Replica(self._storage, self._table).files(found.version)
-            except DeltaError as error:
-                raise _gone(self._storage, LOG_PATH) from error
-            names = [(BASE_PATH, each.path) for of_vnode in files.base.values() for each in of_vnode]
-            names += [(LOG_PATH, each.path) for each in files.log]
-            # A round of cleaning that had begun before may have taken what left its table an hour ago.
-            for path, name in names:
-                if not self._storage.exists(path, name):
-                    raise _gone(self._storage, path)
-
-    @contextmanager
-    def _unpinned_on_error(self, epoch: int) -> Iterator[None]:
         try:
-            yield
+            self._check_files(found.version)
         except BaseException:
-            self.pins.unpin(epoch)
+            self.pins.unpin(found.epoch)
             raise
+
+    def _check_files(self, version: ReplicaVersion) -> None:
+        """A round of cleaning that had begun before a pin may have taken what left its table an hour ago."""
+        try:
+            files = Replica(self._storage, self._table).files(version)
+        except DeltaError as error:
+            raise _gone(self._storage, LOG_PATH) from error
+        names = [(BASE_PATH, each.path) for of_vnode in files.base.values() for each in of_vnode]
+        for path, name in (*names, *((LOG_PATH, each.path) for each in files.log)):
+            if not self._storage.exists(path, name):
+                raise _gone(self._storage, path)
 
     def unpin(self, epoch: int) -> None:
         """Let the versions at a barrier go. Raises: ConfigError(USAGE) if they are not pinned."""

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, Path
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse, Response
+from fastapi.responses import FileResponse, PlainTextResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
@@ -42,9 +42,18 @@ from streaming.observe.changes import (
     WayOn,
 )
 from streaming.observe.metrics import Metrics
-from streaming.observe.middleware import ApiAuth, Bounded, NotAllowed, not_allowed
+from streaming.observe.middleware import (
+    REFUSALS,
+    ApiAuth,
+    Bounded,
+    NotAllowed,
+    foreseen,
+    not_allowed,
+    not_as_described,
+    not_here,
+    unknown_job,
+)
 from streaming.observe.models import EventStatus, OutputStatus, Point, ReadingStatus, Status, VnodeStatus
-from streaming.observe.problems import REFUSALS, foreseen, not_as_described, not_here, unknown_job
 from streaming.observe.status_cache import StatusCache
 
 if TYPE_CHECKING:
@@ -97,8 +106,7 @@ def build(
     app.include_router(_machine_routes(cache, metrics, door))
     app.include_router(_status_routes(cache, outputs, door))
     app.include_router(_job_routes(requests, plans, table, door))
-    app.include_router(_table_routes(requests, door))
-    app.include_router(_suspended_routes(ways_on, door))
+    app.include_router(_table_routes(requests, ways_on, door))
     app.include_router(_pace_routes(cache, door))
     _serve_page(app)
     return app
@@ -132,11 +140,14 @@ def _machine_routes(cache: StatusCache, metrics: Metrics, door: ApiAuth) -> APIR
     return router
 
 
+def _router(path: str, tag: str, right: Callable[..., None], *refusals: int) -> APIRouter:
+    """Routes below a path that need a right, and may be refused with these statuses."""
+    responses: dict[int | str, dict[str, Any]] = {number: REFUSALS[number] for number in refusals}
+    return APIRouter(prefix=path, tags=[tag], dependencies=[Depends(right)], responses=responses)
+
+
 def _status_routes(cache: StatusCache, outputs: Outputs, door: ApiAuth) -> APIRouter:
-    refusals: dict[int | str, dict[str, Any]] = {number: REFUSALS[number] for number in (401, 404, 422)}
-    router = APIRouter(
-        prefix="/api/v1", tags=["looking"], dependencies=[Depends(door.require_read)], responses=refusals
-    )
+    router = _router("/api/v1", "looking", door.require_read, 401, 404, 422)
 
     @router.get("/status")
     def status() -> Status:
@@ -172,13 +183,8 @@ def _status_routes(cache: StatusCache, outputs: Outputs, door: ApiAuth) -> APIRo
 def _job_routes(
     requests: Requests, plans: Plans, table: Callable[[], TableSchema], door: ApiAuth
 ) -> APIRouter:
-    router = APIRouter(
-        prefix="/api/v1/jobs",
-        tags=["steering"],
-        dependencies=[Depends(door.require_control)],
-        responses=REFUSALS,
-        default_response_class=JSONResponse,
-    )
+    every = (400, 401, 403, 404, 408, 409, 413, 422, 503)
+    router = _router("/api/v1/jobs", "steering", door.require_control, *every)
 
     @router.post("", status_code=202)
     def create(job: NewJob) -> Taken:
@@ -214,13 +220,8 @@ def _job_routes(
     return router
 
 
-def _table_routes(requests: Requests, door: ApiAuth) -> APIRouter:
-    router = APIRouter(
-        prefix="/api/v1",
-        tags=["steering"],
-        dependencies=[Depends(door.require_control)],
-        responses={number: REFUSALS[number] for number in (400, 401, 403, 409, 422, 503)},
-    )
+def _table_routes(requests: Requests, ways_on: WaysOn, door: ApiAuth) -> APIRouter:
+    router = _router("/api/v1", "steering", door.require_control, 400, 401, 403, 409, 422, 503)
 
     @router.post("/lanes", status_code=202)
     def lanes(wanted: WantedLanes) -> Taken:
@@ -232,18 +233,7 @@ def _table_routes(requests: Requests, door: ApiAuth) -> APIRouter:
         """Add columns, and names that records have for them, or ignore fields."""
         return Taken(wanted=requests(Alter(wanted.text())))
 
-    return router
-
-
-def _suspended_routes(ways_on: WaysOn, door: ApiAuth) -> APIRouter:
-    router = APIRouter(
-        prefix="/api/v1/suspended",
-        tags=["steering"],
-        dependencies=[Depends(door.require_control)],
-        responses={number: REFUSALS[number] for number in (400, 401, 403, 404, 409, 422, 503)},
-    )
-
-    @router.post("", status_code=202)
+    @router.post("/suspended", status_code=202, responses={404: REFUSALS[404]})
     def lead_on(way: WayOn) -> Taken:
         """Try again, without the records or the job that are named."""
         return Taken(wanted=ways_on(way))
@@ -252,12 +242,7 @@ def _suspended_routes(ways_on: WaysOn, door: ApiAuth) -> APIRouter:
 
 
 def _pace_routes(cache: StatusCache, door: ApiAuth) -> APIRouter:
-    router = APIRouter(
-        prefix="/api/v1/initial",
-        tags=["steering"],
-        dependencies=[Depends(door.require_control)],
-        responses={number: REFUSALS[number] for number in (400, 401, 403, 409, 422)},
-    )
+    router = _router("/api/v1/initial", "steering", door.require_control, 400, 401, 403, 409, 422)
 
     def paced(change: Callable[[DatabaseReading], None]) -> ReadingStatus:
         reads = cache.vitals.reads

@@ -20,8 +20,8 @@ from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.readers import readers_of
 from streaming.kafka.topics import watermarks
 from streaming.observe.changes import JobEstimate, WayOn
+from streaming.observe.middleware import unknown_job
 from streaming.observe.models import OutputStatus
-from streaming.observe.problems import unknown_job
 from streaming.observe.status_cache import StatusCache
 from streaming.registry.outputs import OutputSchemas
 from streaming.sink.protocol import SinkOf

@@ -21,12 +21,10 @@ from state.replica import ReplicaFiles
 from state.small_files import SentCount
 from state.values.plan import JobState
 from streaming.control.state_view import JobView
-from streaming.control.ways_on import new_field, skippable, ways_on
+from streaming.control.suspended import new_field, skippable, ways_on
 from streaming.core.clocks import Age
 from streaming.core.forecast import Forecast, JobsProgress, Rate
-from streaming.observe.hour.history import History, Span
-from streaming.observe.hour.job_records import JobRecords
-from streaming.observe.hour.job_status import Behind, job_status, vnode_status
+from streaming.observe.hour import Behind, History, JobRecords, Span, job_status, vnode_status
 from streaming.observe.models import (
     ApiModel,
     CopyingStatus,
@@ -113,7 +111,9 @@ class StatusCache:
             ]
             self._latencies.extend((now_s, latency_s) for latency_s in latencies)
             self._add_to_history(report, wall_s, now_s, max(latencies, default=None), behind_s)
-            self._note_reports(report, wall_s)
+            for each in report.outcome.reports:
+                event = ServiceEvent(wall_s, EventKind.REQUEST, each.text, code=each.refused)
+                self.vitals.events.note(event)
         return latencies
 
     def restore(self, state: StateAtBarrier) -> None:
@@ -137,10 +137,6 @@ class StatusCache:
         self._progress.note(round(now_s * 1_000), [(view.state, view.extent) for view in views])
         for event in self._records.note(views, self.clock(), at_start=at_start):
             self.vitals.events.note(event)
-
-    def _note_reports(self, report: BatchReport, wall_s: float) -> None:
-        for each in report.outcome.reports:
-            self.vitals.events.note(ServiceEvent(wall_s, EventKind.REQUEST, each.text, code=each.refused))
 
     def _add_to_history(
         self,

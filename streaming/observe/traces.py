@@ -157,7 +157,9 @@ class Spans:
         span = self._tracer.start_span("batch", start_time=at_ns, attributes=_attributes(report))
         within = set_span_in_context(span)
         for step, took_ns in steps:
-            lanes = _lane_attributes(report) if step == "lanes" else None
+            lanes = None
+            if step == "lanes":
+                lanes = {f"backfill.lane.{name}_ms": ms for name, ms in report.lane_ms.items()}
             part = self._tracer.start_span(step, within, start_time=at_ns, attributes=lanes)
             at_ns += took_ns
             part.end(at_ns)
@@ -189,7 +191,3 @@ def _attributes(report: BatchReport) -> dict[str, int | list[str]]:
         "hindrances": [each.value for each in report.retry_reasons],
     }
     return {f"backfill.{name}": value for name, value in found.items()}
-
-
-def _lane_attributes(report: BatchReport) -> dict[str, float]:
-    return {f"backfill.lane.{step}_ms": took_ms for step, took_ms in report.lane_ms.items()}

@@ -123,8 +123,8 @@ def _page(service: Service, cache: StatusCache, metrics: Metrics, token: str | N
 
 
 def _cache_of(service: Service, *, can_steer: bool) -> StatusCache:
-    config = service.config
-    cache = StatusCache(
+    config, storage = service.config, Storage(service.config.state)
+    return StatusCache(
         config.upstream,
         config.table.name,
         service.owner,
@@ -134,12 +134,10 @@ def _cache_of(service: Service, *, can_steer: bool) -> StatusCache:
         can_steer=can_steer,
         by_partition=config.table.by_partition,
         columns=lambda: service.config.table.columns,
+        newest=lambda: service.barriers.newest() if service.barriers else [],
+        disk=StateSize(storage, lambda: service.vitals.rows_folder).look,
+        kept_counts=lambda: kept_counts(storage),
     )
-    cache.newest = lambda: service.barriers.newest() if service.barriers else []
-    storage = Storage(config.state)
-    cache.kept_counts = lambda: kept_counts(storage)
-    cache.disk = StateSize(storage, lambda: service.vitals.rows_folder).look
-    return cache
 
 
 def source_of(config: ServiceConfig) -> SourceStatus:

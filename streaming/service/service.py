@@ -30,8 +30,7 @@ from schemas.errors import BackfillError, EnvironmentProblem, Fenced
 from schemas.formats.debezium import DebeziumFormat
 from schemas.records import RecordId
 from schemas.settings.config import ServiceConfig
-from state.initial.copy_progress import CopyProgress
-from state.initial.start import Start, TopicStart
+from state.initial.start import CopyProgress, Start, TopicStart
 from state.initial.table import checked_table
 from state.journal import Journal, is_superseded
 from state.values.plan import BatchPlan

@@ -16,7 +16,7 @@ from schemas.errors import Code, Fenced
 from state.values.last_end import LastEnd
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.cli.app import main
-from streaming.cli.jobs.condition import StatusExit
+from streaming.cli.jobs.status import StatusExit
 from tests.faults.test_taken_and_grown import TABLE, row
 from tests.kit.killed_service import KilledService
 from tests.kit.process import Process

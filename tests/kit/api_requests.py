@@ -13,9 +13,8 @@ from schemas.records import Add, Mutation
 from streaming.observe.api import build
 from streaming.observe.changes import JobEstimate, WayOn
 from streaming.observe.metrics import Metrics
-from streaming.observe.middleware import ApiAuth
+from streaming.observe.middleware import ApiAuth, unknown_job
 from streaming.observe.models import OutputStatus, ReaderStatus
-from streaming.observe.problems import unknown_job
 from streaming.observe.status_cache import StatusCache
 from tests.kit.reports import TABLE
 

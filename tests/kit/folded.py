@@ -6,7 +6,7 @@ from schemas.job import JobDefinition
 from schemas.position import Key
 from schemas.records import BARRIER_HEADER, Change, Row
 from schemas.settings.config import ServiceConfig
-from streaming.cli.jobs.definitions import known_jobs
+from streaming.cli.jobs.served import known_jobs
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import header_of
 from streaming.kafka.topics import partitions_of

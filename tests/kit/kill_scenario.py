@@ -26,9 +26,9 @@ from schemas.filter.ast import Filter
 from schemas.filter.parse import parse_filter
 from schemas.records import BARRIER_HEADER
 from schemas.settings.config import load
-from streaming.cli.jobs.definitions import known_jobs
+from streaming.cli.jobs.served import known_jobs
 from streaming.cli.topics.target import Broker, upstream_target
-from streaming.cli.topics.verify import Case, judged
+from streaming.cli.topics.verify import judged
 from streaming.events.generator import ChangeGenerator, ChangeMix
 from streaming.events.sender import ChangeSender, LiveLoad, produce_rows
 from streaming.kafka.clients import KafkaSettings
@@ -203,7 +203,7 @@ class KillScenario:
         upstream = upstream_target(load(self.file), Broker(None, None), None, None)
         config = load(self.file)
         job = OutputSchemas(config.registry, config.table).registered(known_jobs(config)[self._job.name])
-        report = judged(Case(upstream, job), require_complete=True)
+        report = judged(upstream, job, require_complete=True)
         assert report.clean, report
         return report
 

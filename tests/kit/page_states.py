@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from schemas.errors import Code
 from schemas.job import JobDefinition
-from state.initial.copy_progress import CopyProgress
+from state.initial.start import CopyProgress
 from state.values.last_end import EndKind, FaultReport, LastEnd
 from state.values.plan import JobState
 from state.values.progress import Completed, InProgress, Progress

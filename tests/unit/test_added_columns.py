@@ -29,7 +29,7 @@ from state.storage import Storage
 from state.values.bound_table import BoundTable
 from state.values.plan import Slice
 from state.vnode import row_hashes
-from streaming.cli.topics.initial import initial_table
+from streaming.cli.topics.target import initial_table
 from streaming.lane.before.store import LocalStore
 from streaming.scan import snapshot
 from streaming.scan.snapshot import SnapshotReader

@@ -24,7 +24,7 @@ from state.values.last_end import FaultReport
 from state.values.pin import ReplicaVersion
 from state.values.plan import BatchPlan, JobPlan
 from streaming.control.known_table import version_of
-from streaming.control.ways_on import ways_on
+from streaming.control.suspended import ways_on
 from streaming.core.jobs import jobs_after
 from streaming.lane.faults import find_faults
 from tests.kit.decoding import changes_of

@@ -71,10 +71,11 @@ def create(
 
 
 def _watch(served: Served, job: str) -> None:
-    from streaming.cli.jobs.watching import watch_until_complete
+    from streaming.cli.jobs.watching import watch
 
     try:
-        watch_until_complete(Console(stderr=True), served.state_reader, job)
+        reader, console = served.state_reader, Console(stderr=True)
+        watch(console, reader.read, lambda view: [each for each in view.jobs if each.name == job])
     except KeyboardInterrupt:
         typer.echo(
             f"{job} goes on without this command: `backfill status {job} --follow` shows it, `backfill drop {job}` "
@@ -145,9 +146,8 @@ def throttle(
         limit = _limit(job if rows_per_second is None else rows_per_second)
         _pace(config, "throttle", surplus, request, limit=limit)
     elif rows_per_second is None:
-        raise usage(
-            "no rows per second", "a job and its rows per second, or --initial and those of the table"
-        )
+        expected = "a job and its rows per second, or --initial and those of the table"
+        raise usage("no rows per second", expected)
     else:
         steer(Served.of(config), Throttle(job, _limit(rows_per_second)), request)
 
@@ -225,9 +225,8 @@ def lead_on(
     end = await_outcome(served.state_reader.last_end, offset, request.timeout)
     if end is not None and end.fault is not None:
         raise suspended_again(name, end)
-    _print_done(
-        f"{name}: goes on", {"table": name, "goes_on": True}, request, served, topics, deletes=deletes
-    )
+    fields = {"table": name, "goes_on": True}
+    _print_done(f"{name}: goes on", fields, request, served, topics, deletes=deletes)
 
 
 def _limit(text: str) -> int | None:

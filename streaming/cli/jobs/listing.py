@@ -1,17 +1,22 @@
-"""`backfill list`: the jobs of a state. It is over soon, and imports nothing that draws bars or speaks to Kafka."""
+"""`backfill list` and `table`: the jobs of a state, and its replica as a table for Spark, DuckDB and delta-rs.
+
+`list` is over soon: nothing here draws bars or speaks to Kafka.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from streaming.cli.configuration import ConfigArgument, ConfigOption
+from streaming.cli.configuration import ConfigArgument, ConfigOption, JsonOption
 from streaming.cli.jobs.served import Served
 from streaming.control.state_view import JobView
+from streaming.control.table_version import ReplicaVersions
 
 
 def command(
@@ -66,3 +71,52 @@ def as_dict(job: JobView) -> dict[str, object]:
         "definition": json.loads(job.state.definition.to_json()),
         "schema_ids": None if ids is None else {"key": ids.key, "value": ids.value},
     }
+
+
+def grid(facts: Iterable[tuple[str, str]]) -> Table:
+    """Labels and texts, a line each."""
+    made = Table.grid(padding=(0, 3))
+    for label, text in facts:
+        made.add_row(label, text)
+    return made
+
+
+def table(
+    config: ConfigOption = None,
+    at: Annotated[
+        int | None, typer.Option(help="The barrier, by its epoch; by default the newest one.")
+    ] = None,
+    pin: Annotated[bool, typer.Option("--pin", help="Keep these versions until --unpin.")] = False,
+    unpin: Annotated[
+        int | None, typer.Option(help="Let the versions that are kept for a barrier go.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Print the versions of the replica's tables at a barrier, and SQL that reads the table from them."""
+    served = Served.of(config)
+    versions = ReplicaVersions(served.storage, served.config.table)
+    if unpin is not None:
+        versions.unpin(unpin)
+        typer.echo(json.dumps({"unpinned": unpin}) if as_json else f"unpinned: barrier {unpin}")
+        return
+    found = versions.at(at)
+    if pin:
+        versions.pin(found)
+    pinned, view = list(versions.pins.read()), served.state_reader.read()
+    is_whole = view.read is None and view.copy is None
+    sql = {"spark": found.spark, "duckdb": found.duckdb, "delta-rs": found.delta_rs}
+    if as_json:
+        version = {"base": found.version.base, "log": found.version.log}
+        shown = {"barrier": found.epoch, "is_whole": is_whole, **version, "pinned": pinned, "sql": sql}
+        typer.echo(json.dumps(shown))
+        return
+    facts = {
+        "barrier": str(found.epoch),
+        **({} if is_whole else {"rows": "not all: the table that it starts from is still being read"}),
+        "base": f"version {found.version.base}",
+        "log": f"version {found.version.log}",
+        "pinned": ", ".join(map(str, pinned)) or "none: versions are kept for some minutes",
+    }
+    Console(soft_wrap=True).print(grid(facts.items()), highlight=False)
+    for name, text in sql.items():
+        typer.echo(f"\n-- {name}\n{text}")

@@ -15,8 +15,7 @@ from schemas.kinds.projection import columns_of_text
 from schemas.kinds.scans import SCAN_KINDS
 from schemas.settings.documents import read_mapping
 from schemas.table import TableSchema
-from streaming.cli.configuration import JsonOption, usage
-from streaming.cli.skipped import places
+from streaming.cli.configuration import JsonOption, places, usage
 from streaming.source.barriers.injecting.control_requests import TryAgain
 
 _KINDS, _SCANS = ", ".join(OUTPUT_FORMATS), ", ".join(SCAN_KINDS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from functools import cache, partial
 from pathlib import Path
@@ -12,7 +12,6 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from schemas.errors import BackfillError, Code, StateError
 from schemas.job import JobDefinition
@@ -23,6 +22,7 @@ from state.initial.start import Survey
 from state.initial.table import SourceTable
 from state.small_files import EmptyRanges
 from streaming.cli.configuration import ConfigOption, JsonOption, required_config
+from streaming.cli.jobs.listing import grid
 from streaming.cli.jobs.options import JobOptions
 from streaming.cli.jobs.served import Served
 from streaming.cli.jobs.status import reading_text
@@ -67,7 +67,7 @@ def command(
         schemas = {"schemas": job.schemas(served.config.table)} if schema else {}
         typer.echo(json.dumps({**figures, "facts": facts, "warnings": warnings, **schemas}))
         return
-    _show(facts)
+    Console().print(grid(facts.items()))
     if schema:
         typer.echo(json.dumps(job.schemas(served.config.table)))
     typer.echo("\n".join(f"warning: {each}" for each in warnings) or "nothing is in its way")
@@ -84,9 +84,10 @@ def _served(config: Path | None, as_json: bool) -> Served | None:
         from streaming.service.initial.database import survey_of
 
         facts = {"starts with": _reading_text(survey_of(declared, declared.initial_postgres), declared)}
-        typer.echo(json.dumps({"facts": facts}) if as_json else "", nl=as_json)
-        if not as_json:
-            _show(facts)
+        if as_json:
+            typer.echo(json.dumps({"facts": facts}))
+        else:
+            Console().print(grid(facts.items()))
             typer.echo("nothing is in its way; what a job costs is known once the service runs")
         return None
 
@@ -136,24 +137,15 @@ def _verdicts(served: Served, job: JobDefinition) -> tuple[list[str], list[str]]
 def _upstream_keeps(served: Served, kept_s_of: KeptSeconds) -> str:
     """For how long, and how much of that is left for what the service has yet to read."""
     try:
-        kept_s = kept_s_of(served.config.upstream)
-        return "every record, as far as can be known" if kept_s is None else _retention(served, kept_s)
+        topic = served.config.upstream
+        if (kept_s := kept_s_of(topic)) is None:
+            return "every record, as far as can be known"
+        first = Gaps(EmptyRanges(served.storage)).first(served.state_reader.read().next_offsets)
+        marks, limit_ms = watermarks(served.kafka, topic), round(kept_s * 1_000)
+        found = margins(served.kafka, topic, marks, first, kept_ms=limit_ms, now_ms=time.time() * 1_000)
     except BackfillError as error:
         # A broker that is away, or records that are gone: the rest is there to be read.
         return f"unknown: {error.found}"
-
-
-def _retention(served: Served, kept_s: float) -> str:
-    kafka, topic = served.kafka, served.config.upstream
-    gaps = Gaps(EmptyRanges(served.storage))
-    found = margins(
-        kafka,
-        topic,
-        watermarks(kafka, topic),
-        gaps.first(served.state_reader.read().next_offsets),
-        kept_ms=round(kept_s * 1_000),
-        now_ms=time.time() * 1_000,
-    )
     left_s = max(0.0, min((each.seconds for each in found), default=kept_s))
     return f"records for {seconds_text(kept_s)}, what was not read yet for {seconds_text(left_s)} more"
 
@@ -206,13 +198,6 @@ def _of_rows(job: JobDefinition, cost: Cost) -> dict[str, str]:
     }
 
 
-def _show(facts: Mapping[str, str]) -> None:
-    grid = Table.grid(padding=(0, 3))
-    for label, text in facts.items():
-        grid.add_row(label, text)
-    Console().print(grid)
-
-
 def _duration(
     job: JobDefinition, cost: Cost, seconds: float | None, lanes: int, limit_of_all: int | None
 ) -> str:
@@ -221,17 +206,13 @@ def _duration(
     if seconds is None and job.scan.reads_upstream and job.rate_limit is None:
         return "as long as the service takes to read and send them: it has no limit"
     if seconds is None:
-        return (
-            "for ever: its limit is 0" if job.rate_limit == 0 else "unknown: there are no rows to try it with"
-        )
+        is_never = job.rate_limit == 0
+        return "for ever: its limit is 0" if is_never else "unknown: there are no rows to try it with"
     limit = "no limit" if job.rate_limit is None else f"its limit of {job.rate_limit:,} rows/s"
     if limit_of_all is not None and (job.rate_limit is None or limit_of_all < job.rate_limit):
         limit = f"the limit of all jobs, {limit_of_all:,} rows/s,"
-    tried = (
-        ""
-        if cost.core_rows_per_s is None
-        else f"; a core reads and encodes {cost.core_rows_per_s:,.0f} rows/s"
-    )
+    rate = cost.core_rows_per_s
+    tried = "" if rate is None else f"; a core reads and encodes {rate:,.0f} rows/s"
     return f"{seconds_text(seconds)} or more with {limit} and {lanes} lanes{tried}, Kafka not counted"
 
 
@@ -257,10 +238,8 @@ def _warnings(
         yield "it is created paused: it reads nothing until `backfill resume`"
     if job.rate_limit == 0 and not job.from_now:
         yield "with a limit of 0 it reads nothing until `backfill throttle`"
-    for topic, who in (
-        (served.config.upstream, "the service, after a stop"),
-        (job.output, "a consumer that is late"),
-    ):
+    readers = (config.upstream, "the service, after a stop"), (job.output, "a consumer that is late")
+    for topic, who in readers:
         if seconds is None or partitions_of(served.kafka, topic) is None:
             continue
         kept_s = kept_s_of(topic)

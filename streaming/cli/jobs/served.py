@@ -1,20 +1,21 @@
-"""The service that a command is about: its configuration, its state, and the way to send it requests.
+"""The service that a command is about: its configuration, its jobs, its state, and the way to send it requests.
 
 What speaks to Kafka is imported late: `list` and `status` only read the state.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from schemas.errors import Code, ConfigError, EnvironmentProblem
+from schemas.errors import Code, ConfigError, EnvironmentProblem, StateError
 from schemas.job import JobDefinition
 from schemas.kinds.table_changes import TableChange
 from schemas.records import Add, Drop, Mutation
 from schemas.settings.config import ServiceConfig
+from schemas.table import nearest
 from state.small_files import is_recent, last_seen_ms
 from state.storage import Storage
 from streaming.cli.configuration import required_config
@@ -135,3 +136,30 @@ class Served:
             job = JobDefinition.from_json(mutation.job, self.config.table)
             if misfit := job.scan.misfit(self.config.upstream_format):
                 raise ConfigError(Code.JOB_INVALID, where=f"job {job.name}", found=misfit)
+
+
+def known_jobs(config: ServiceConfig) -> dict[str, JobDefinition]:
+    """By name. What is in the state wins over the file, as it does in the service.
+
+    Only the file counts where the state's folder is not at hand: topics can be read from any machine.
+    """
+    jobs = {job.name: job for job in config.jobs}
+    try:
+        view = StateReader(Storage(str(config.state)), config.table).read()
+    except StateError as error:
+        if error.code is not Code.STATE_PATH_INVALID:
+            raise
+        return jobs
+    return jobs | {job.name: job.state.definition for job in view.jobs}
+
+
+def job_named(name: str, jobs: Mapping[str, JobDefinition]) -> JobDefinition:
+    """One of `known_jobs`. Raises: ConfigError(JOB_UNKNOWN)."""
+    if name not in jobs:
+        raise ConfigError(
+            Code.JOB_UNKNOWN,
+            where=name,
+            found=f"no job of that name{nearest(name, list(jobs))}",
+            next_step="see `backfill list`; for an output without a job, name its topic",
+        )
+    return jobs[name]

@@ -1,11 +1,16 @@
-"""`backfill status`: the condition of a service, and the progress of its jobs."""
+"""`backfill status`: a service's condition in words, with an exit status for scripts, and the progress of its jobs.
+
+The condition is as the service says, else as its state tells.
+"""
 
 from __future__ import annotations
 
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from enum import IntEnum
 from typing import Annotated
 
 import typer
@@ -15,24 +20,26 @@ from rich.table import Table
 from schemas.errors import Code, ConfigError
 from schemas.settings.config import ServiceConfig
 from schemas.table import nearest
-from state.initial.copy_progress import CopyProgress
-from state.small_files import last_seen_ms
+from state.initial.start import CopyProgress
+from state.small_files import is_recent, last_seen_ms
+from state.values.last_end import LastEnd
 from state.values.progress import Completed
 from streaming.cli.configuration import ConfigOption, JobOrConfigArgument, job_or_config
-from streaming.cli.jobs.condition import ShownCondition, StatusExit, barrier_age_s, shown_condition
 from streaming.cli.jobs.listing import as_dict
 from streaming.cli.jobs.served import Served
 from streaming.cli.jobs.watching import StateForecasts, described, seconds_text, watch
 from streaming.control.service_api import Answer, read_condition
 from streaming.control.state_view import JobView, StateReader, StateView
+from streaming.control.suspended import ways_on
 from streaming.core.forecast import Forecast
-from streaming.core.health import late_after_s
+from streaming.core.health import HealthCondition, late_after_s
 from streaming.core.jobs import MOVED
 
 _LOOKS_S, _LOOK_EVERY_S = 3.0, 0.25
 _BLOCKS = "·▁▂▃▄▅▆▇█"
 _MOST_BLOCKS = 64
 _MOST_FIELDS = 20
+_OF_ANSWER = ("condition", "ready", "reason", "troubles", "undeclared")
 
 
 def command(
@@ -74,21 +81,10 @@ def command(
     if as_json:
         typer.echo(json.dumps(_as_dict(served.config, view, jobs, forecasts, answer, condition)))
     else:
-        keeps = served.config.table.has_key
-        reading = None if view.read is None else reading_text(view, answer)
-        limits = limits_text(served.config)
-        _show(
-            Console(),
-            condition,
-            view,
-            jobs,
-            forecasts,
-            has_replica=keeps,
-            reading=reading,
-            limits=limits,
-            incomplete=[column.name for column in served.config.table.columns if column.read_as],
-            answer=answer,
-        )
+        keeps, limits = served.config.table.has_key, limits_text(served.config)
+        incomplete = [column.name for column in served.config.table.columns if column.read_as]
+        shown = (condition, view, jobs, forecasts)
+        _show(Console(), *shown, has_replica=keeps, limits=limits, incomplete=incomplete, answer=answer)
     if condition.exit_status:
         raise typer.Exit(condition.exit_status)
 
@@ -116,7 +112,6 @@ def _show(
     forecasts: dict[str, Forecast],
     *,
     has_replica: bool,
-    reading: str | None = None,
     limits: str | None = None,
     incomplete: Sequence[str] = (),
     answer: Answer | None = None,
@@ -145,8 +140,8 @@ def _show(
         facts.add_row(
             "incomplete", f"{', '.join(incomplete)}: values from before they were columns are missing"
         )
-    if reading is not None:
-        facts.add_row("reading", reading)
+    if view.read is not None:
+        facts.add_row("reading", reading_text(view, answer))
     if limits is not None:
         facts.add_row("limits", limits)
     if view.plan is not None and (moved_at := view.plan.moved_after):
@@ -227,11 +222,7 @@ def _as_dict(
     return {
         "exit_status": int(condition.exit_status),
         "last_end": None if view.end is None else asdict(view.end),
-        "condition": answer.condition if answer else None,
-        "ready": answer.ready if answer else None,
-        "reason": answer.reason if answer else None,
-        "troubles": list(answer.troubles) if answer else None,
-        "undeclared": list(answer.undeclared) if answer else None,
+        **{name: getattr(answer, name, None) for name in _OF_ANSWER},
         "incomplete": [column.name for column in config.table.columns if column.read_as],
         "owner": view.owner,
         "lanes": view.lanes,
@@ -251,3 +242,92 @@ def _as_dict(
             for job in jobs
         ],
     }
+
+
+class StatusExit(IntEnum):
+    """Exit statuses of `backfill status`; all others are errors of the command itself."""
+
+    SERVING = 0
+    BEHIND = 10
+    """Building, catching up, or without barriers for the moment."""
+    SUSPENDED = 11
+    STOPPED = 12
+    NOT_REACHABLE = 13
+
+
+@dataclass(frozen=True, slots=True)
+class ShownCondition:
+    """`words` in one line, the `reason` in another, None without one, and the commands that lead on."""
+
+    words: str
+    exit_status: StatusExit
+    reason: str | None = None
+    commands: tuple[str, ...] = ()
+
+
+def shown_condition(
+    answer: Answer | None, view: StateView, *, table: str, late_s: float, seen_ms: int | None
+) -> ShownCondition:
+    """The condition of a service. `seen_ms` is the Unix time of its process's last sign of life, None without one."""
+    lives = is_recent(seen_ms)
+    end = view.end
+    if end is not None and view.is_suspended:
+        return _suspended(end, table, lives=lives or answer is not None)
+    if answer is not None:
+        return _answered(answer)
+    if end is not None and not lives:
+        return ShownCondition(ended_text(end), StatusExit.STOPPED, str(end.fault) if end.fault else None)
+    age_s = barrier_age_s(view)
+    if not lives:
+        seen = f"since {moment(seen_ms)}" if seen_ms is not None else "of its process"
+        return ShownCondition(f"no sign of life {seen}", StatusExit.NOT_REACHABLE)
+    if end is not None or age_s is None:
+        last = "" if end is None else f"; before that it {ended_text(end)}"
+        return ShownCondition(f"no batch so far{last}", StatusExit.BEHIND)
+    if age_s <= late_s:
+        return ShownCondition("barriers come out", StatusExit.SERVING)
+    late = f"no barrier for {seconds_text(age_s)}: see its log"
+    return ShownCondition(late, StatusExit.BEHIND)
+
+
+def _answered(answer: Answer) -> ShownCondition:
+    if answer.ready:
+        serves = answer.condition == HealthCondition.SERVING
+        return ShownCondition(
+            answer.condition, StatusExit.SERVING if serves else StatusExit.BEHIND, answer.reason
+        )
+    if answer.step is not None:
+        return ShownCondition(f"{answer.condition}: {answer.step}", StatusExit.BEHIND, answer.reason)
+    since = "" if answer.batch_age_s is None else f", no batch for {seconds_text(answer.batch_age_s)}"
+    stops = answer.condition == HealthCondition.STOPPING
+    exit_status = StatusExit.STOPPED if stops else StatusExit.BEHIND
+    return ShownCondition(f"{answer.condition}: not ready{since}", exit_status, answer.reason)
+
+
+def _suspended(end: LastEnd, table: str, *, lives: bool) -> ShownCondition:
+    again = f", {end.times} times in a row" if end.times > 1 else ""
+    further = f"; since then also {', '.join(end.joined)}" if end.joined else ""
+    gone = "" if lives else "; its process is gone: start it, it tries once"
+    words = f"suspended since {moment(end.since_ms)}{again}{further}{gone}"
+    commands = () if end.fault is None else ways_on(end.fault, table)
+    return ShownCondition(words, StatusExit.SUSPENDED, str(end.fault) if end.fault else None, commands)
+
+
+def ended_text(end: LastEnd) -> str:
+    """The end of a service in words, with its time."""
+    again = f", {end.times} times in a row since {moment(end.since_ms)}" if end.times > 1 else ""
+    return f"{end.words} at {moment(end.at_ms)}{again}"
+
+
+def moment(unix_ms: int) -> str:
+    """A time of day, with its date if that is another one."""
+    at = datetime.fromtimestamp(unix_ms / 1_000).astimezone()
+    return f"{at:%H:%M:%S}" if at.date() == datetime.now().astimezone().date() else f"{at:%Y-%m-%d %H:%M:%S}"
+
+
+def barrier_age_s(view: StateView) -> float | None:
+    """The age of the last barrier that is done; None before the first."""
+    if view.plan is None or not view.epoch:
+        return None
+    done = view.plan.end if view.plan.epoch == view.epoch else view.plan.start
+    return None if done is None else max(0.0, time.time() - done.barrier.injected_at_ms / 1_000)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
-from streaming.control.state_view import JobView, StateReader, StateView
+from streaming.control.state_view import JobView, StateView
 from streaming.core.forecast import DONE, Forecast, JobsProgress, Rate
 
 LOOK_EVERY_S = 0.5
@@ -142,8 +142,3 @@ def watch(
                 break
             time.sleep(LOOK_EVERY_S)
     bars.show_last(jobs, forecasts)
-
-
-def watch_until_complete(console: Console, state_reader: StateReader, name: str) -> None:
-    """Show one job until its backfill is complete, or the job is gone."""
-    watch(console, state_reader.read, lambda view: [job for job in view.jobs if job.name == name])

@@ -28,7 +28,6 @@ from streaming.cli.configuration import (
     optional_config,
     usage,
 )
-from streaming.cli.topics.initial import initial_table
 from streaming.cli.topics.target import (
     BootstrapOption,
     Broker,
@@ -36,6 +35,7 @@ from streaming.cli.topics.target import (
     TableOption,
     Target,
     TopicOption,
+    initial_table,
     output_target,
 )
 from streaming.reading.records.forms import RowImages

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from typing import Annotated
 
 import typer
@@ -14,7 +13,6 @@ from streaming.cli.topics.target import Broker
 from streaming.inspect.guess import guess
 from streaming.inspect.page import configuration
 from streaming.inspect.samples import Sample
-from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader
 from streaming.registry.client import AskedSchemas, Registry
 
@@ -40,18 +38,14 @@ def command(
     records do not say is a comment there, to be decided by hand. Nothing is written to the topic.
     """
     settings = broker.settings(None)
-    samples = list(_samples(settings, topic, records))
+    with RangeReader(settings) as reader:
+        samples = list(map(_sample, reader.first(topic, records)))
     seen = f"{len(samples):,} records of {topic}"
     address = settings.bootstrap or ""
     asked = None if registry is None else load_registry(registry)
     schemas = None if asked is None else AskedSchemas(Registry(asked))
     url = None if asked is None else asked.url
     sys.stdout.write(configuration(topic, address, guess(samples, schemas), seen, url))
-
-
-def _samples(settings: KafkaSettings, topic: str, records: int) -> Iterator[Sample]:
-    with RangeReader(settings) as reader:
-        yield from map(_sample, reader.first(topic, records))
 
 
 def _sample(message: Message) -> Sample:

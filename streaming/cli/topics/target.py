@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
+import pyarrow as pa
 import typer
 
-from schemas.errors import Code, ConfigError
+from schemas.codec.results import row_type
+from schemas.errors import Code, ConfigError, StateError
 from schemas.faults import Faults
 from schemas.formats.protocol import Format, Images
 from schemas.formats.registry import DEFAULT
@@ -24,17 +26,21 @@ from schemas.settings.kafka import load_kafka, reach
 from schemas.settings.registry import RegistryConfig
 from schemas.table import Column, TableSchema, declare
 from schemas.topics import UpstreamTopics
+from state.columns import with_fills
 from state.initial.start import Start, TopicStart
+from state.initial.table import SourceTable
+from state.storage import Storage
 from streaming.cli.configuration import usage
-from streaming.cli.jobs.definitions import job_named, known_jobs
-from streaming.cli.topics.initial import start_in
+from streaming.cli.jobs.served import job_named, known_jobs
 from streaming.control.known_table import as_known
+from streaming.control.state_view import StateReader
 from streaming.kafka.clients import KafkaSettings
 from streaming.reading.records.forms import RecordForm
 from streaming.reading.topic import Grown, RecordStream
 from streaming.registry.client import AskedSchemas, Registry
 from streaming.registry.outputs import OutputSchemas
 from streaming.service.left_out_columns import load
+from streaming.verify.fold import InitialTable
 
 BootstrapOption = Annotated[str | None, typer.Option(help="Broker, host:port.")]
 KafkaOption = Annotated[
@@ -269,3 +275,52 @@ def read_table(path: Path, format_: Format = DEFAULT) -> TableSchema:
     inner = declared.get("table", declared)
     has_key = format_.images is not Images.ROWS
     return declare(inner if isinstance(inner, dict) else {}, where=str(path), has_key=has_key)
+
+
+_ROWS_AT_ONCE = 1_000_000
+
+
+def start_in(config: ServiceConfig) -> Start | TopicStart | None:
+    """The start of the table of a configuration; the state's where there is one, as in the service.
+
+    Rows without identity start at the topic's first record unless the state says otherwise.
+
+    Raises: ConfigError(USAGE) for a timestamp where the state is not at hand, which knows its offsets.
+    """
+    if config.initial is None and config.table.has_key:
+        return None
+    try:
+        view = StateReader(Storage(str(config.state)), config.table).read()
+        known = view.start or view.earliest
+    except StateError as error:
+        if error.code is not Code.STATE_PATH_INVALID:
+            raise
+        known = None
+    if known is not None or config.initial is None:
+        return known
+    if config.initial.offsets is None:
+        raise usage(
+            "initial.delta.timestamp without the state that knows its offsets", "initial.delta.offsets"
+        )
+    return Start(config.initial, config.initial.offsets, None)
+
+
+def initial_table(start: Start | TopicStart, table: TableSchema) -> InitialTable:
+    """Its rows, read as they are asked for; columns that came later have their fill.
+
+    Raises: ConfigError, as `SourceTable` and its `check`.
+    """
+    if isinstance(start, TopicStart):
+        return InitialTable(start.offsets, ())
+    source = SourceTable(start.declared.uri, start.declared.version)
+    stored, schema = source.columns_of(table), row_type(table.columns)
+    source.check(stored)
+
+    def rows() -> Iterator[pa.Table]:
+        for part in source.parts(_ROWS_AT_ONCE):
+            for found in part.read(stored):
+                for field in (field for field in schema if field.name not in stored.by_name):
+                    found = found.append_column(field, pa.nulls(found.num_rows, field.type))
+                yield with_fills(found, stored.column_names, table.fills)
+
+    return InitialTable(start.offsets, rows())

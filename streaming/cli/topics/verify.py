@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,12 +25,19 @@ from streaming.cli.configuration import (
     job_or_config,
     one_job,
     optional_config,
+    places,
     usage,
+    with_option,
 )
-from streaming.cli.jobs.definitions import job_named, known_jobs
-from streaming.cli.skipped import places, with_option
-from streaming.cli.topics.initial import initial_table
-from streaming.cli.topics.target import Broker, KafkaOption, Target, refuse_read_once, upstream_target
+from streaming.cli.jobs.served import job_named, known_jobs
+from streaming.cli.topics.target import (
+    Broker,
+    KafkaOption,
+    Target,
+    initial_table,
+    refuse_read_once,
+    upstream_target,
+)
 from streaming.control.known_table import as_known
 from streaming.registry.outputs import OutputSchemas
 from streaming.service.left_out_columns import load
@@ -40,14 +46,6 @@ from streaming.verify.judge import Progress as OnProgress
 from streaming.verify.judge import verify_job
 
 _MOST_SHOWN = 20
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One output to judge, with the ids of its schemas if it has some."""
-
-    upstream: Target
-    job: JobDefinition
 
 
 def command(
@@ -93,20 +91,20 @@ def command(
         if loaded is not None and upstream is None:
             refuse_read_once(loaded)
         target = upstream_target(loaded, broker, upstream, table, barrier_topic)
-        cases = [_described(target, output, columns, condition, read)]
+        chosen = [_described(target, output, columns, condition, read)]
     else:
         described = {"--upstream": upstream, "--barrier-topic": barrier_topic, "--table": table}
         _refuse("no --output", {**described, "--columns": columns, "--filter": condition, "--read": read})
-        cases = _configured(path, loaded, jobs, job, broker)
+        target, chosen = _configured(path, loaded, jobs, job, broker)
     siblings = [each.output for each in jobs.values()]
     reports = []
-    for case in cases:
-        report = judged(case, siblings, require_complete=require_complete, left_out=left_out)
+    for wanted in chosen:
+        report = judged(target, wanted, siblings, require_complete=require_complete, left_out=left_out)
         reports.append(report)
         if as_json:
             print(json.dumps(report.to_dict()))  # noqa: T201
         else:
-            _print(report, show, case.job)
+            _print(report, show, wanted)
     _raise_if_broken(reports)
 
 
@@ -116,7 +114,8 @@ def _configured(
     jobs: dict[str, JobDefinition],
     name: str | None,
     broker: Broker,
-) -> list[Case]:
+) -> tuple[Target, list[JobDefinition]]:
+    """The upstream, and the outputs to judge, with the ids of their schemas if they have some."""
     if path is None or config is None:
         raise usage("no configuration and no --output", "one of them")
     if not jobs:
@@ -125,19 +124,17 @@ def _configured(
         )
     chosen = [job_named(name, jobs)] if name else jobs.values()
     refuse_read_once(config)
-    upstream = upstream_target(config, broker, None, None)
     schemas = OutputSchemas(config.registry, config.table)
-    return [Case(upstream, schemas.registered(job)) for job in chosen]
+    return upstream_target(config, broker, None, None), [schemas.registered(job) for job in chosen]
 
 
 def _described(
     upstream: Target, output: str, columns: str | None, condition: str | None, read: str | None
-) -> Case:
+) -> JobDefinition:
     declared: dict[str, Any] = {"name": "verify", "output": output, "filter": condition, "read": read}
     if columns is not None:
         declared["columns"] = columns_of_text(columns)
-    job = JobDefinition.declare(declared, upstream.table, where="options")
-    return Case(upstream, job)
+    return JobDefinition.declare(declared, upstream.table, where="options")
 
 
 def _refuse(given: str, others: Mapping[str, object]) -> None:
@@ -147,14 +144,14 @@ def _refuse(given: str, others: Mapping[str, object]) -> None:
 
 
 def judged(
-    case: Case,
+    upstream: Target,
+    job: JobDefinition,
     siblings: Sequence[str] = (),
     *,
     require_complete: bool,
     left_out: frozenset[RecordId] = frozenset(),
 ) -> Report:
     """The report, under a progress bar on a terminal. Raises: as `verify_job`."""
-    upstream, job = case.upstream, case.job
     with _progress_bar(job.output) as on_progress:
         try:
             return verify_job(

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from schemas.errors import CommitConflict
 from state.initial.copy import TableCopy, copy_part
-from state.initial.copy_progress import CopyProgress, progress_of
+from state.initial.start import CopyProgress, progress_of
 from state.initial.table import SourceTable
 from state.journal import Journal
 from state.maintenance.compaction import CompactionResult, compact_part

@@ -14,7 +14,7 @@ from schemas.errors import Code, InputError
 from schemas.table import TableSchema, declare
 from state.replica import LOG_PATH
 from streaming.cli.app import main
-from streaming.cli.jobs.definitions import known_jobs
+from streaming.cli.jobs.served import known_jobs
 from streaming.runtime import failpoints
 from streaming.verify.judge import verify_topics
 from tests.integration.service.conftest import ORDERS

@@ -14,9 +14,9 @@ from deltalake import DeltaTable, write_deltalake
 
 from schemas.errors import BackfillError, Code
 from schemas.records import BARRIER_HEADER, Row
-from state.initial.copy_progress import CopyProgress
+from state.initial.start import CopyProgress
 from state.storage import Storage
-from streaming.cli.topics.initial import initial_table, start_in
+from streaming.cli.topics.target import initial_table, start_in
 from streaming.control.state_view import StateReader
 from streaming.kafka.consumer import RangeReader, header_of
 from streaming.kafka.topics import watermarks

@@ -17,7 +17,7 @@ from schemas.errors import BackfillError, Code
 from schemas.position import Key
 from schemas.records import Barrier, Row
 from streaming.cli.app import main
-from streaming.cli.jobs.definitions import known_jobs
+from streaming.cli.jobs.served import known_jobs
 from streaming.cli.topics.target import Broker, output_target
 from streaming.reading.topic import GrowingTopic, RecordStream, TableFold
 from streaming.runtime import failpoints

@@ -18,7 +18,7 @@ from schemas.avro.registered import FRAME_BYTES, framed_id
 from schemas.errors import Code, ConfigError
 from schemas.records import Add
 from streaming.cli.app import main
-from streaming.cli.jobs.definitions import known_jobs
+from streaming.cli.jobs.served import known_jobs
 from streaming.kafka.topics import partitions_of
 from streaming.observe.wiring import observed
 from streaming.registry.client import AskedSchemas, Registry

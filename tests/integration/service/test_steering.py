@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 
 from schemas.records import BARRIER_HEADER
 from streaming.cli.app import main
-from streaming.cli.jobs.condition import StatusExit
+from streaming.cli.jobs.status import StatusExit
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import create_topic, partitions_of
 from streaming.runtime.paths import CONFIG_VARIABLE

@@ -75,9 +75,9 @@ class FailWith:
         def command() -> None:
             raise error
 
-        module = ModuleType("streaming.cli.topics.kafka")
-        module.command = command  # type: ignore[attr-defined]
-        self._monkeypatch.setitem(sys.modules, "streaming.cli.topics.kafka", module)
+        module = ModuleType("streaming.cli.local")
+        module.kafka = command  # type: ignore[attr-defined]
+        self._monkeypatch.setitem(sys.modules, "streaming.cli.local", module)
 
 
 @pytest.fixture

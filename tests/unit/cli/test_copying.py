@@ -18,7 +18,7 @@ from state.progress_table import ProgressTable
 from state.replica import Replica
 from state.storage import Storage
 from streaming.cli.app import main
-from streaming.cli.jobs.condition import StatusExit
+from streaming.cli.jobs.status import StatusExit
 from tests.kit.tables import table
 
 TABLE = table()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from streaming.cli.app import COMMANDS, FOR_TESTS, load, main
-from streaming.cli.failpoints import command as failpoints
+from streaming.cli.local import failpoints
 
 _WIDTH = 80
 

@@ -15,9 +15,8 @@ from structlog import DropEvent
 from structlog.testing import capture_logs
 
 from schemas.errors import Code, EnvironmentProblem
-from streaming.cli.screen.batches import BatchLog
-from streaming.cli.screen.line import status_line
-from streaming.cli.screen.screen import ServiceScreen, progress_text
+from streaming.cli.log_lines import BatchLog
+from streaming.cli.screen import ServiceScreen, progress_text, status_line
 from streaming.core.health import HealthCondition
 from streaming.observe.models import Status
 from streaming.protocol.report import BatchReport

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
-from state.initial.copy_progress import CopyProgress
-from streaming.cli.screen import building
-from streaming.cli.screen.building import BuildLog
+from state.initial.start import CopyProgress
+from streaming.cli import log_lines
+from streaming.cli.log_lines import BuildLog
 
 
 class Clock:
@@ -25,7 +25,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(building, "time", clock)
+    monkeypatch.setattr(log_lines, "time", clock)
     return clock
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from schemas.errors import Code, InputError
-from streaming.cli.skipped import with_option
+from streaming.cli.configuration import with_option
 
 
 def test_an_invalid_record_of_the_upstream_names_the_option_that_leaves_it_out() -> None:

@@ -22,7 +22,7 @@ from state.values.last_end import EndKind, FaultReport, LastEnd
 from state.values.plan import JobState
 from state.values.progress import Completed, InProgress, Progress
 from streaming.cli.jobs import status
-from streaming.cli.jobs.condition import ShownCondition, StatusExit, shown_condition
+from streaming.cli.jobs.status import ShownCondition, StatusExit, shown_condition
 from streaming.cli.jobs.watching import StateForecasts
 from streaming.control.service_api import Answer, read_condition
 from streaming.control.state_view import JobView, StateView

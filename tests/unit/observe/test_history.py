@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from streaming.observe.hour.history import History, Span
+from streaming.observe.hour import History, Span
 
 
 def batch(at: float, elapsed_s: float, *, latency_s: float | None = 0.3, sent: int = 5) -> Span:

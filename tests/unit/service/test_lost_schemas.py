@@ -13,7 +13,7 @@ from schemas.errors import Code, InputError
 from schemas.kinds.table_changes import AddColumn, RetireColumn, altered
 from schemas.settings.config import ServiceConfig, check
 from state.values.last_end import FaultReport
-from streaming.control.ways_on import ways_on
+from streaming.control.suspended import ways_on
 from streaming.registry.client import Registry
 from streaming.service.columns import LostColumns
 from tests.kit.registry import FakeRegistry

@@ -25,7 +25,7 @@ from state.columns import base_schema
 from state.initial import copy as initial_copy
 from state.initial import table as initial_table
 from state.initial.copy import TableCopy, copy_part
-from state.initial.copy_progress import CopyProgress, progress_of
+from state.initial.start import CopyProgress, progress_of
 from state.initial.table import SourceTable
 from state.maintenance.compaction import CompactionResult, compact_part
 from state.replica import BASE_PATH, Replica

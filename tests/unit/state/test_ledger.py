@@ -195,7 +195,7 @@ def test_an_old_version_keeps_its_files(storage: Storage) -> None:
     table.commit([first], epoch=1)
     version = table.version
     table.commit([file(storage, 2)], [first], epoch=2)
-    assert [found.path for found in table.files_at(version)] == [first.path]
+    assert [found.path for found in table.files(version=version)] == [first.path]
 
 
 def test_many_commits_are_read_by_a_reader_that_was_never_there(folder: Storage) -> None:

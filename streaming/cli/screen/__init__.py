@@ -1,1 +1,0 @@
-"""The output of a running service: a screen for a person, log lines for programs."""
