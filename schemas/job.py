@@ -18,6 +18,15 @@ from schemas.faults import Faults, brief
 from schemas.filter.ast import columns_of
 from schemas.formats.protocol import Half, OutputFormat
 from schemas.formats.registry import DEFAULT, OUTPUT_FORMATS, declare_format
+from schemas.kinds.kinds import (
+    DEFAULT_SCAN,
+    DEFAULT_SINK,
+    ScanConfig,
+    SinkConfig,
+    declare_scan,
+    declare_sink,
+    scan_declaration,
+)
 from schemas.kinds.projection import (
     OutputColumn,
     declared_key,
@@ -26,9 +35,6 @@ from schemas.kinds.projection import (
     output_columns,
     plain,
 )
-from schemas.kinds.scans import DEFAULT_SCAN, ScanConfig, declare_scan, scan_declaration
-from schemas.kinds.sinks import DEFAULT as DEFAULT_SINK
-from schemas.kinds.sinks import SinkConfig, declare_sink
 from schemas.settings.job_keys import (
     KEYS,
     MAY_CHANGE,

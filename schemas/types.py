@@ -44,6 +44,8 @@ NOT_IN_KEY = frozenset({TypeName.FLOAT, TypeName.DOUBLE, TypeName.BINARY})
 """Types without one agreed order and one byte form per value (NaN, -0.0), or too wide for a position."""
 
 MAX_DECIMAL_PRECISION = 38
+MAX_VALUE_BYTES = 64 << 20
+"""The limit of one text or binary value."""
 
 FIRST_DAY, LAST_DAY = -719_162, 2_932_896
 """0001-01-01 and 9999-12-31, in days since 1970."""

@@ -1,7 +1,7 @@
 """Conversion of a field of a writer's Avro schema to a column: the compatible types, and single values.
 
-A field is read in a *plain* form that has the same bytes and leaves nothing to the leniency of a reader: every whole
-number as a `long`, a boolean as its byte, a symbol as its number. What it means is the cell's `form`.
+A field is read as a *plain* type that has the same bytes: every whole number as a `long`, a boolean as its byte, a
+symbol as its number. What it means is the cell's `form`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any
 
-from schemas.avro.limits import MalformedError
-from schemas.avro.writers.meanings import (
+from schemas.avro.record_bytes import MalformedError, RecordBytes
+from schemas.avro.writer_schemas import (
     UNITS_NS,
     MisfitError,
     Schema,
@@ -25,17 +25,11 @@ from schemas.avro.writers.meanings import (
     unwrapped,
 )
 from schemas.errors import Code
-from schemas.json.parsing.tokens import JsonError
+from schemas.json.tokens import JsonError
 from schemas.json.values import SubMicros, plain_token, read_by, upstream_reader
 from schemas.table import Column
 from schemas.types import FIRST_DAY, LAST_DAY, MAX_DECIMAL_PRECISION, TypeName, Value
 
-BOOLEAN_BYTE: Schema = {"type": "fixed", "name": "backfill.Boolean", "size": 1}
-OWN_SCALE: Schema = {
-    "type": "record",
-    "name": "backfill.OwnScale",
-    "fields": [{"name": "scale", "type": "long"}, {"name": "value", "type": "bytes"}],
-}
 MOST_SCALE = 999
 """The maximum scale of a decimal that comes with its scale."""
 _MOST_UNSCALED = 10 ** (MAX_DECIMAL_PRECISION + MOST_SCALE)
@@ -76,10 +70,10 @@ class CellError(MalformedError):
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A column and the field that it comes from. `plain` is read for the field, in the same branches of a union."""
+    """A column and the field that it comes from. `plain` is the type that is read; a number: so many bytes."""
 
     column: Column
-    plain: Schema
+    plain: str | int
     form: Form = Form.AS_IS
     scale: int = 0
     symbols: tuple[str, ...] = ()
@@ -93,9 +87,15 @@ class Cell:
         first, last = FIRST_DAY * DAY_MICROS * 1_000, (LAST_DAY + 1) * DAY_MICROS * 1_000 - 1_000
         return max(-(-first // self.unit), -(2**63)), min(last // self.unit, 2**63 - 1)
 
+    def read(self, record: RecordBytes) -> Any:
+        """The plain value. Raises: MalformedError."""
+        if self.form is Form.OWN_SCALE:
+            return record.number(), record.sized()
+        return record.take(self.plain) if isinstance(self.plain, int) else _PLAIN[self.plain](record)
+
     def value(self, raw: Any) -> Value:
-        """The column's value for a plain value; None is null. Raises: CellError."""
-        if raw is None or self.form is Form.AS_IS:
+        """The column's value for a plain value that is not null. Raises: CellError."""
+        if self.form is Form.AS_IS:
             return raw
         try:
             return _READERS[self.form](self, raw)
@@ -107,6 +107,14 @@ class Cell:
         except ValueError:
             raise CellError("a value that its schema does not have", self.column.name) from None
 
+
+_PLAIN: Mapping[str, Callable[[RecordBytes], Any]] = {
+    "long": RecordBytes.number,
+    "float": RecordBytes.real,
+    "double": RecordBytes.double,
+    "string": RecordBytes.text,
+    "bytes": RecordBytes.sized,
+}
 
 # Readers raise OverflowError for what does not fit the column, and ValueError for what no writer writes.
 
@@ -142,10 +150,11 @@ def _decimal(cell: Cell, raw: bytes) -> Decimal:
     return _scaled(cell, raw, cell.scale)
 
 
-def _own_scale(cell: Cell, raw: Mapping[str, Any]) -> Decimal:
-    if abs(raw["scale"]) > MOST_SCALE:
+def _own_scale(cell: Cell, raw: tuple[int, bytes]) -> Decimal:
+    scale, data = raw
+    if abs(scale) > MOST_SCALE:
         raise ValueError
-    return _scaled(cell, raw["value"], raw["scale"])
+    return _scaled(cell, data, scale)
 
 
 def _scaled(cell: Cell, raw: bytes, scale: int) -> Decimal:
@@ -219,10 +228,7 @@ def cell_of(column: Column, field: Schema, sub_micros: SubMicros = "refuse") -> 
     if cell is None:
         unsigned = f", unsigned: {column.unsigned}" if column.unsigned else ""
         raise MisfitError(f"field {column.name} is {found}, its column {column.type}{unsigned}")
-    plain = cell.plain
-    if isinstance(field, list):
-        plain = ["null" if kind["type"] == "null" else cell.plain for kind in kinds]
-    return replace(cell, plain=plain, sub_micros=sub_micros)
+    return replace(cell, sub_micros=sub_micros)
 
 
 def _named(kind: Mapping[str, Any]) -> str:
@@ -236,7 +242,7 @@ def _fitting(column: Column, kind: Mapping[str, Any]) -> Cell | None:
         return Cell(column, "long", Form.WRAPPED) if (avro, logical) == ("long", None) else None
     match column.type.name:
         case TypeName.BOOLEAN if avro == "boolean":
-            return Cell(column, BOOLEAN_BYTE, Form.BOOLEAN)
+            return Cell(column, 1, Form.BOOLEAN)
         case TypeName.INT if avro == "int":
             return Cell(column, "long", Form.NUMBER)
         case TypeName.BIGINT if avro in _WHOLE:
@@ -254,11 +260,11 @@ def _fitting(column: Column, kind: Mapping[str, Any]) -> Cell | None:
         case TypeName.BINARY if avro in ("string", "bytes") and logical != "decimal":
             return Cell(column, "bytes")
         case TypeName.BINARY if avro == "fixed" and logical != "decimal":
-            return Cell(column, _fixed(kind["size"]))
+            return Cell(column, int(kind["size"]))
         case TypeName.DECIMAL if avro in ("bytes", "fixed") and logical == "decimal":
             return _decimal_cell(column, kind)
         case TypeName.DECIMAL if avro == "record" and has_own_scale(kind):
-            return Cell(column, OWN_SCALE, Form.OWN_SCALE)
+            return Cell(column, "bytes", Form.OWN_SCALE)
         case TypeName.DATE if avro == "int" and logical == "date":
             return Cell(column, "long", Form.DAYS)
         case TypeName.TIMESTAMP if avro == "long" and logical in UNITS_NS:
@@ -268,10 +274,6 @@ def _fitting(column: Column, kind: Mapping[str, Any]) -> Cell | None:
     return None
 
 
-def _fixed(size: int) -> Schema:
-    return {"type": "fixed", "name": f"backfill.Fixed{size}", "size": size}
-
-
 def _decimal_cell(column: Column, kind: Mapping[str, Any]) -> Cell | None:
     scale = decimal_scale(kind)
     if kind["type"] == "bytes":
@@ -279,5 +281,4 @@ def _decimal_cell(column: Column, kind: Mapping[str, Any]) -> Cell | None:
     size = int(kind["size"])
     if scale > digits_in(size):
         return None
-    plain = {**_fixed(size), "name": f"backfill.Decimal{size}_{'m' if scale < 0 else ''}{abs(scale)}"}
-    return Cell(column, plain, Form.DECIMAL, scale)
+    return Cell(column, size, Form.DECIMAL, scale)

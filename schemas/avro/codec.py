@@ -1,23 +1,69 @@
-"""Barrier records to bytes and back with fastavro."""
+"""Barrier records to bytes and back (docs/contract.md#records-on-the-upstream)."""
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 from io import BytesIO
 from typing import Any
 
 import fastavro
 
-from schemas.avro.binary import BARRIER_SCHEMA
-from schemas.avro.limits import MalformedError, check_claims
-from schemas.avro.reader import INT_MAX, RecordReader
+from schemas.avro.record_bytes import INT_MAX, MalformedError, RecordBytes, UnknownChoiceError
 from schemas.errors import Code, InputError
 from schemas.mutations import BRANCHES, named, named_from
 from schemas.records import Barrier, BarrierKind, Mutation, Other, VnodeProgress
+from schemas.types import FIRST_US, LAST_US
 
+Schema = dict[str, Any]
+
+
+def _mutation(name: str, *fields: tuple[str, Any]) -> Schema:
+    return {"type": "record", "name": name, "fields": [{"name": n, "type": t} for n, t in fields]}
+
+
+_MUTATIONS: list[Any] = [
+    "null",
+    _mutation("Add", ("job", "string")),
+    _mutation("Drop", ("job", "string")),
+    _mutation("Pause", ("job", ["null", "string"])),
+    _mutation("Resume", ("job", ["null", "string"])),
+    _mutation("Throttle", ("job", "string"), ("rate_limit", ["null", "long"])),
+    _mutation("Stop"),
+    # The last branch for ever: later mutations go by their name.
+    _mutation("Other", ("name", "string"), ("value", "string")),
+]
+BARRIER_SCHEMA: Schema = {
+    "type": "record",
+    "name": "Barrier",
+    "fields": [
+        {"name": "curr", "type": "long"},
+        {"name": "prev", "type": "long"},
+        {
+            "name": "kind",
+            "type": {"type": "enum", "name": "Kind", "symbols": [kind.name for kind in BarrierKind]},
+        },
+        {"name": "partitions", "type": "int"},
+        {"name": "injected_at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "mutation", "type": _MUTATIONS},
+        {
+            "name": "progress",
+            "type": {
+                "type": "array",
+                "items": {
+                    "type": "record",
+                    "name": "VnodeProgress",
+                    "fields": [
+                        {"name": "vnode", "type": "int"},
+                        {"name": "position", "type": ["null", "string"]},
+                        {"name": "finished", "type": "boolean"},
+                        {"name": "row_count", "type": "long"},
+                    ],
+                },
+            },
+        },
+    ],
+}
 _BARRIER = fastavro.parse_schema(BARRIER_SCHEMA)
-_BARRIERS = RecordReader(_BARRIER, named=True)
 MAX_BARRIER_BYTES = 16 << 20
 """An entry for each of the most vnodes there can be, with positions of hundreds of bytes."""
 
@@ -67,24 +113,30 @@ def decode_barrier(header: bytes | None, data: bytes | None, *, where: str | Non
             that is not known; AVRO_LIMIT for lengths and counts that no barrier has, and more than
             `MAX_BARRIER_BYTES`.
     """
-    code = Code.BARRIER_MALFORMED
     try:
         if data is None:
             raise MalformedError("null value")
         if len(data) > MAX_BARRIER_BYTES:
             raise MalformedError("more than a barrier can have", Code.AVRO_LIMIT)
-        code = Code.BARRIER_UNSUPPORTED
-        check_claims(data, _BARRIER)
-        code = Code.BARRIER_MALFORMED
-        barrier = _barrier_from_avro(_BARRIERS.read(data))
+        record = RecordBytes(data, is_limited=True)
+        barrier = _read_barrier(record)
+        record.finish()
         check_barrier(barrier, header)
+    except _UnsupportedError as reason:
+        raise _refusal(Code.BARRIER_UNSUPPORTED, reason, where) from None
     except MalformedError as reason:
-        raise InputError(
-            Code.AVRO_LIMIT if reason.code is Code.AVRO_LIMIT else code,
-            where=where,
-            found=f"a record with the header `barrier` that is no barrier ({reason})",
-        ) from None
+        is_limit = reason.code is Code.AVRO_LIMIT
+        raise _refusal(Code.AVRO_LIMIT if is_limit else Code.BARRIER_MALFORMED, reason, where) from None
     return barrier
+
+
+class _UnsupportedError(MalformedError):
+    """A kind or a mutation that this version does not know."""
+
+
+def _refusal(code: Code, reason: MalformedError, where: str | None) -> InputError:
+    found = f"a record with the header `barrier` that is no barrier ({reason})"
+    return InputError(code, where=where, found=found)
 
 
 def check_barrier(barrier: Barrier, header: bytes | None) -> None:
@@ -97,25 +149,40 @@ def check_barrier(barrier: Barrier, header: bytes | None) -> None:
         raise MalformedError("partitions is below 1 or no int")
 
 
-def _barrier_from_avro(value: dict[str, Any]) -> Barrier:
-    injected_at = value["injected_at"]
+def _read_barrier(record: RecordBytes) -> Barrier:
+    curr, prev = record.number(), record.number()
+    kind = BarrierKind(_known(record, len(BarrierKind), "a symbol of Kind"))
+    partitions, injected_at_ms = record.integer(), record.within(FIRST_US // 1_000, LAST_US // 1_000)
     return Barrier(
-        curr=value["curr"],
-        prev=value["prev"],
-        kind=BarrierKind[value["kind"]],
-        partitions=value["partitions"],
-        injected_at_ms=_unix_ms(injected_at) if isinstance(injected_at, dt.datetime) else injected_at,
-        mutation=_mutation_from_avro(value["mutation"]),
-        progress=tuple(VnodeProgress(**dict(item)) for item in value["progress"]),
+        curr,
+        prev,
+        kind,
+        partitions,
+        injected_at_ms,
+        _read_mutation(record),
+        tuple(
+            VnodeProgress(
+                record.integer(), _read_field(record, ["null", "string"]), record.boolean(), record.number()
+            )
+            for _ in record.items()
+        ),
     )
 
 
-def _mutation_from_avro(value: tuple[str, dict[str, Any]] | None) -> Mutation | None:
-    if value is None:
+def _known(record: RecordBytes, count: int, what: str) -> int:
+    try:
+        return record.choice(count, what)
+    except UnknownChoiceError as reason:
+        raise _UnsupportedError(reason.choice) from None
+
+
+def _read_mutation(record: RecordBytes) -> Mutation | None:
+    branch = _MUTATIONS[_known(record, len(_MUTATIONS), "choice")]
+    if branch == "null":
         return None
-    name, fields = value
-    if name in BRANCHES:
-        return BRANCHES[name](**fields)
+    fields = {each["name"]: _read_field(record, each["type"]) for each in branch["fields"]}
+    if branch["name"] in BRANCHES:
+        return BRANCHES[branch["name"]](**fields)
     try:
         if fields["name"] in BRANCHES:
             raise ValueError("a mutation that has a branch of its own")
@@ -124,8 +191,7 @@ def _mutation_from_avro(value: tuple[str, dict[str, Any]] | None) -> Mutation | 
         raise MalformedError("a mutation with a value that is not its own") from None
 
 
-_UNIX_ZERO = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-
-
-def _unix_ms(instant: dt.datetime) -> int:
-    return (instant - _UNIX_ZERO) // dt.timedelta(milliseconds=1)
+def _read_field(record: RecordBytes, kind: Any) -> Any:
+    if isinstance(kind, list):
+        return _read_field(record, kind[1]) if record.has_value(kind) else None
+    return record.text() if kind == "string" else record.number()

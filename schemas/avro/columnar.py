@@ -29,8 +29,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.by_op import in_order, rows_by_op, take
-from schemas.errors import Code, InputError
+from schemas.arrays import Indices, binary, check_array, encoded_by_op, take
 from schemas.records import Op
 from schemas.table import Column
 from schemas.types import TypeName
@@ -84,28 +83,14 @@ def encode_changes(
     matter (nulls in key columns neither), but both must be there at full length. Input, result and errors are
     otherwise as in `encode_keys`; ValueError also for an op that is null or none of the three.
     """
-    # Rows of one op share their constant bytes: each op is encoded by itself, then all go back in order.
-    groups = rows_by_op(ops)
-    if len(groups) <= 1:
-        return _encode_one_op(next(iter(groups), Op.INSERT), columns, before, after, len(ops))
-    encoded = [
-        (chosen, _encode_one_op(op, columns, take(before, chosen), take(after, chosen), len(chosen)))
-        for op, chosen in groups.items()
-    ]
-    return in_order(encoded, len(ops))
 
+    def of_op(op: Op, rows: Indices | None) -> pa.BinaryArray:
+        length, code = len(ops) if rows is None else len(rows), bytes([2 * op])
+        old: list[Part] = [NULL] if op is Op.INSERT else [PRESENT, (columns, take(before, rows))]
+        new: list[Part] = [NULL] if op is Op.DELETE else [PRESENT, (columns, take(after, rows))]
+        return encode_records(length, code, *old, *new)
 
-def _encode_one_op(
-    op: Op, columns: Sequence[Column], before: Sequence[pa.Array], after: Sequence[pa.Array], length: int
-) -> pa.BinaryArray:
-    code = bytes([2 * op])
-    match op:
-        case Op.INSERT:
-            return encode_records(length, code + NULL + PRESENT, (columns, after))
-        case Op.UPDATE:
-            return encode_records(length, code + PRESENT, (columns, before), PRESENT, (columns, after))
-        case Op.DELETE:
-            return encode_records(length, code + PRESENT, (columns, before), NULL)
+    return encoded_by_op(ops, of_op)
 
 
 def encode_records(length: int, *parts: Part) -> pa.BinaryArray:
@@ -164,7 +149,7 @@ class _ShortBytes:
         for index, (cell, _) in enumerate(self.cells):
             matrix[:, index] = cell
         if all(used is None for _, used in self.cells):
-            return _binary(matrix, np.arange(0, (self.length + 1) * width, width, dtype=np.int32))
+            return binary(matrix, np.arange(0, (self.length + 1) * width, width, dtype=np.int32))
         keep = np.ones((self.length, width), np.bool_)
         lengths = np.full(self.length, width, np.int32)
         for index, (_, used) in enumerate(self.cells):
@@ -173,12 +158,7 @@ class _ShortBytes:
                 lengths -= ~used
         offsets = np.zeros(self.length + 1, np.int32)
         np.cumsum(lengths, out=offsets[1:])
-        return _binary(matrix[keep], offsets)
-
-
-def _binary(data: Bytes, offsets: npt.NDArray[np.int32]) -> pa.BinaryArray:
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
-    return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)
+        return binary(matrix[keep], offsets)
 
 
 class _Records:
@@ -206,7 +186,7 @@ class _Records:
             self._short.add_varint(_zigzag(numbers, None), None)
 
     def add_column(self, column: Column, array: pa.Array) -> None:
-        self._check(column, array)
+        check_array(column, array, self._length)
         if not self._length:
             return
         present = None
@@ -216,17 +196,6 @@ class _Records:
         elif column.nullable:
             self.add_constant(PRESENT)
         self._add_value(column, array, present)
-
-    def _check(self, column: Column, array: pa.Array) -> None:
-        if not isinstance(array, pa.Array) or array.type != column.type.arrow:
-            found = getattr(array, "type", type(array).__name__)
-            raise TypeError(f"column {column.name} is {found}, not an array of {column.type.arrow}")
-        if len(array) != self._length:
-            raise ValueError(f"column {column.name} has {len(array)} rows, not {self._length}")
-        if array.null_count and not column.nullable:
-            raise InputError(
-                Code.PK_NULL, found=f"{array.null_count} nulls in the primary key's column {column.name}"
-            )
 
     def _add_value(self, column: Column, array: pa.Array, present: Flags | None) -> None:
         match column.type.name:

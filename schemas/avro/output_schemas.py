@@ -1,8 +1,9 @@
-"""Avro schemas of outputs whose schemas are registered: rows, keys and Debezium's envelope.
+"""Avro schemas of outputs: the contract's own (docs/contract.md#records-on-the-upstream), and registered ones.
 
-Their text is registered as it is made here, so it has to be the same for the same columns and topic for ever: another
-one is another schema, with another id. Columns have names that Avro takes as well (`schemas.table`); what a topic may
-be called is made to fit.
+The contract's are of records without a schema in front: field order is the contract. Registered are rows, keys and
+Debezium's envelope. Their text is registered as it is made here, so it has to be the same for the same columns and
+topic for ever: another one is another schema, with another id. Columns have names that Avro takes as well
+(`schemas.table`); what a topic may be called is made to fit.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from schemas.records import Op
 from schemas.table import Column
 from schemas.types import TypeName
 
@@ -31,6 +33,25 @@ SOURCE: Mapping[str, str] = {
     "vnode": "int",
 }
 """The fields of an event's origin, with their types."""
+
+
+def key_schema(key_columns: Sequence[Column]) -> Schema:
+    """The key record: the primary key's columns in key order, none nullable."""
+    return {"type": "record", "name": "Key", "fields": [_contract_field(column) for column in key_columns]}
+
+
+def change_schema(columns: Sequence[Column]) -> Schema:
+    """`Change` over a `Row` of these columns, in this order."""
+    row = {"type": "record", "name": "Row", "fields": [_contract_field(column) for column in columns]}
+    return {
+        "type": "record",
+        "name": "Change",
+        "fields": [
+            {"name": "op", "type": {"type": "enum", "name": "Op", "symbols": [op.name for op in Op]}},
+            {"name": "before", "type": ["null", row]},
+            {"name": "after", "type": ["null", "Row"]},
+        ],
+    }
 
 
 def namespace_of(topic: str) -> str:
@@ -61,6 +82,11 @@ def envelope(columns: Sequence[Column], topic: str) -> Schema:
 def text_of(schema: Mapping[str, Any]) -> str:
     """The text under which a schema is registered; it must not change between versions."""
     return json.dumps(schema, separators=(",", ":"))
+
+
+def _contract_field(column: Column) -> Schema:
+    kind = ["null", column.type.avro] if column.nullable else column.type.avro
+    return {"name": column.name, "type": kind}
 
 
 def _field(column: Column) -> Schema:

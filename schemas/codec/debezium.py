@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.by_op import in_order
+from schemas.arrays import in_order
 from schemas.codec.log_positions import source_positions
 from schemas.codec.logs import INCREMENTAL, NUMBERS, POSTGRESQL, STREAMED, TEXTS
 from schemas.codec.results import (

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.by_op import in_order
+from schemas.arrays import in_order
 from schemas.errors import Code, InputError
 from schemas.table import Column
 

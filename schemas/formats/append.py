@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from schemas.avro.registered import WriterSchema
-from schemas.formats.outputs.encoded import RowOutput
+from schemas.formats.outputs.formats import RowOutput
 from schemas.formats.protocol import Format, Framed, Half, Images
 from schemas.formats.with_registry import JsonOrAvro, RegistryFormat
 from schemas.kinds.columns import in_records
@@ -64,7 +64,7 @@ class AppendFormat(_WithoutIdentity, RegistryFormat):
         return partial(of_record, columns=columns, sub_micros=self.sub_micros, names=names)
 
     def decoder(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> Decoder:
-        from schemas.codec.keyed import AppendDecoder
+        from schemas.codec.envelopes import AppendDecoder
 
         return AppendDecoder(tuple(columns), self._rows(in_records(columns)))
 
@@ -74,7 +74,7 @@ class AppendFormat(_WithoutIdentity, RegistryFormat):
             from schemas.codec.json.rows import JsonRows
 
             return JsonRows(columns, self.sub_micros, names=names)
-        from schemas.codec.avro.reader import AvroRows
+        from schemas.codec.avro_reader import AvroRows
 
         return AvroRows(self.schemas_by_id, self.project(columns, names), columns)
 

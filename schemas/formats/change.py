@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from schemas.avro.binary import change_schema, key_schema
+from schemas.avro.output_schemas import change_schema, key_schema
 from schemas.formats.protocol import Half, OutputFormat, UpstreamFormat
 from schemas.table import Column
 
 if TYPE_CHECKING:
     from schemas.codec.results import Decoder
-    from schemas.formats.change_avro import AvroChanges, ChangeKeys
+    from schemas.formats.outputs.records import AvroRowEncoder, ChangeEncoder
 
 
 class ChangeFormat(UpstreamFormat, OutputFormat):
@@ -31,19 +31,19 @@ class ChangeFormat(UpstreamFormat, OutputFormat):
     # Encoders need packages that commands such as `list` do without.
 
     def decoder(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> Decoder:
-        from schemas.codec.change import ChangeDecoder
+        from schemas.codec.envelopes import ChangeDecoder
 
         return ChangeDecoder(tuple(columns), tuple(key_columns))
 
-    def keys(self, key_columns: Sequence[Column]) -> ChangeKeys:
-        from schemas.formats.change_avro import ChangeKeys
+    def keys(self, key_columns: Sequence[Column]) -> AvroRowEncoder:
+        from schemas.formats.outputs.records import AvroRowEncoder
 
-        return ChangeKeys(tuple(key_columns))
+        return AvroRowEncoder(tuple(key_columns))
 
-    def values(self, columns: Sequence[Column]) -> AvroChanges:
-        from schemas.formats.change_avro import AvroChanges
+    def values(self, columns: Sequence[Column]) -> ChangeEncoder:
+        from schemas.formats.outputs.records import ChangeEncoder
 
-        return AvroChanges(tuple(columns))
+        return ChangeEncoder(tuple(columns))
 
     def schemas(
         self, columns: Sequence[Column], key_columns: Sequence[Column], topic: str

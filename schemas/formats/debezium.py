@@ -12,7 +12,7 @@ from schemas.errors import Code
 from schemas.formats.protocol import Framed, Images
 from schemas.formats.with_registry import RegistryFormat
 from schemas.json.debezium_values import DecimalMode, TimeMode
-from schemas.json.parsing.placeholder import UNAVAILABLE, placeholder
+from schemas.json.placeholder import UNAVAILABLE, placeholder
 from schemas.kinds.columns import in_records
 from schemas.table import Column, TableSchema
 from schemas.types import TypeName
@@ -145,9 +145,9 @@ class DebeziumFormat(RegistryFormat):
         self, half: Literal["key", "value"], schema: WriterSchema, table: TableSchema
     ) -> str | None:
         from schemas.avro.projection import misfit
-        from schemas.codec.avro.events import projects
+        from schemas.codec.avro_reader import event_projects
 
-        read = projects(
+        read = event_projects(
             *map(in_records, (table.columns, table.key_columns)),
             whole=self.is_whole,
             transactions=self._asks_transactions,
@@ -195,12 +195,11 @@ class DebeziumFormat(RegistryFormat):
     def _avro(
         self, columns: Sequence[Column], key_columns: Sequence[Column]
     ) -> tuple[StructReader, StructReader]:
-        from schemas.codec.avro.events import projects
-        from schemas.codec.avro.reader import AvroEvents, AvroKeys
+        from schemas.codec.avro_reader import AvroEvents, AvroKeys, event_projects
 
         whole, transactions = self.is_whole, self._asks_transactions
         columns, key_columns = in_records(columns), in_records(key_columns)
-        read = projects(
+        read = event_projects(
             columns,
             key_columns,
             whole=whole,

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Literal, Protocol, Self, TypeAlias
 
@@ -91,6 +91,10 @@ class Origins:
 
     def __len__(self) -> int:
         return len(self.parts)
+
+    def of(self, rows: npt.NDArray[np.int64] | None) -> Origins:
+        """The origins of some of the rows; None: all."""
+        return self if rows is None else replace(self, parts=self.parts[rows], intervals=self.intervals[rows])
 
 
 class ValueEncoder(Protocol):

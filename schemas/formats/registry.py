@@ -12,11 +12,10 @@ from schemas.faults import Faults
 from schemas.formats.append import AppendFormat, AppendOutput
 from schemas.formats.change import ChangeFormat
 from schemas.formats.debezium import DebeziumFormat
-from schemas.formats.outputs.debezium import DebeziumOutput
-from schemas.formats.outputs.upsert import UpsertOutput
+from schemas.formats.outputs.formats import DebeziumOutput, UpsertOutput
 from schemas.formats.protocol import Format, OutputFormat, UpstreamFormat
 from schemas.formats.upsert import UpsertFormat
-from schemas.kinds.declare import declare_kind
+from schemas.kinds.kinds import declare_kind
 
 DEFAULT = ChangeFormat()
 """The format of an upstream and of a job that name none."""

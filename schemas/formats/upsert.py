@@ -74,16 +74,18 @@ class UpsertFormat(RegistryFormat):
         self, half: Literal["key", "value"], schema: WriterSchema, table: TableSchema
     ) -> str | None:
         from schemas.avro.projection import misfit
-        from schemas.codec.avro.rows import projects
+        from schemas.codec.avro_reader import row_projects
 
         deleted_field = self.deleted_field_beside(table.columns)
         columns, key_columns = in_records(table.columns), in_records(table.key_columns)
-        return misfit(schema, projects(self.key, columns, key_columns, self.sub_micros, deleted_field)[half])
+        return misfit(
+            schema, row_projects(self.key, columns, key_columns, self.sub_micros, deleted_field)[half]
+        )
 
     # Decoders need packages that commands such as `list` do without.
 
     def decoder(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> Decoder:
-        from schemas.codec.keyed import UpsertDecoder
+        from schemas.codec.envelopes import UpsertDecoder
 
         keys, rows = self._keys(in_records(key_columns)), self._rows(columns)
         return UpsertDecoder(tuple(columns), tuple(key_columns), keys, rows, empty_keys=self.key == "text")
@@ -95,18 +97,16 @@ class UpsertFormat(RegistryFormat):
             from schemas.codec.json.rows import JsonRows
 
             return JsonRows(named, self.sub_micros, deleted_field, names=names)
-        from schemas.codec.avro.reader import AvroRows
-        from schemas.codec.avro.rows import projects
+        from schemas.codec.avro_reader import AvroRows, row_projects
 
-        project = projects(self.key, named, named, self.sub_micros, deleted_field, names)["value"]
+        project = row_projects(self.key, named, named, self.sub_micros, deleted_field, names)["value"]
         return AvroRows(self.schemas_by_id, project, named, deleted_field)
 
     def _keys(self, key_columns: tuple[Column, ...]) -> StructReader:
         if self.framed.key:
-            from schemas.codec.avro.reader import AvroKeys
-            from schemas.codec.avro.rows import projects
+            from schemas.codec.avro_reader import AvroKeys, row_projects
 
-            project = projects(self.key, key_columns, key_columns, self.sub_micros)["key"]
+            project = row_projects(self.key, key_columns, key_columns, self.sub_micros)["key"]
             return AvroKeys(self.schemas_by_id, project, key_columns)
         from schemas.codec.json.rows import JsonKeys, JsonValueKeys
 

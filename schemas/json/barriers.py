@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from schemas.avro.codec import MAX_BARRIER_BYTES, check_barrier
-from schemas.avro.limits import MalformedError
+from schemas.avro.record_bytes import MalformedError
 from schemas.errors import Code, InputError
 from schemas.mutations import named, named_from
 from schemas.records import Barrier, BarrierKind, Mutation, VnodeProgress

@@ -17,8 +17,7 @@ from functools import partial
 from typing import Literal, NamedTuple
 
 from schemas.errors import Code
-from schemas.json.parsing.field_schemas import FieldSchema
-from schemas.json.parsing.tokens import JsonError, Kind, Token
+from schemas.json.tokens import FieldSchema, JsonError, Kind, Token
 from schemas.json.values import (
     Reader,
     SubMicros,

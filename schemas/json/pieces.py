@@ -15,6 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from schemas.arrays import binary
+
 Integers = npt.NDArray[np.signedinteger[Any]]
 Words = npt.NDArray[np.unsignedinteger]
 """A short text of each row: its bytes as one integer of 1, 2, 4 or 8 bytes."""
@@ -142,12 +144,6 @@ def raw(array: pa.Array, kind: type[np.int32] | type[np.int64]) -> Integers:
     if array.null_count:
         return np.where(array.is_valid().to_numpy(zero_copy_only=False), found, kind(0))
     return found
-
-
-def binary(data: npt.NDArray[np.generic], offsets: npt.NDArray[np.int32]) -> pa.BinaryArray:
-    """The Arrow array of texts that lie one behind the other in `data`; `offsets` has one more entry than rows."""
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
-    return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)
 
 
 def null_where(array: pa.Array, texts: pa.BinaryArray) -> pa.BinaryArray:

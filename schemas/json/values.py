@@ -16,7 +16,7 @@ from decimal import Decimal
 from typing import Literal, TypeVar
 
 from schemas.errors import Code
-from schemas.json.parsing.tokens import MAX_NUMBER, NUMBER, JsonError, Kind, Token
+from schemas.json.tokens import MAX_NUMBER, NUMBER, JsonError, Kind, Token
 from schemas.table import Column
 from schemas.types import MAX_DECIMAL_PRECISION, ColumnType, TypeName, Value
 

@@ -31,10 +31,9 @@ from schemas.faults import Faults, brief, nearest, noted
 from schemas.formats.protocol import Images, UpstreamFormat
 from schemas.formats.registry import UPSTREAM_FORMATS, declare_format
 from schemas.job import JobDefinition
-from schemas.kinds.barriers import BarriersConfig, declare_barriers
-from schemas.kinds.initial import DeltaStart, InitialConfig, check_initial
+from schemas.kinds.initial import DeltaStart, InitialConfig, PostgresStart, check_initial
+from schemas.kinds.kinds import BarriersConfig, declare_barriers
 from schemas.kinds.lanes import MOST_LANES
-from schemas.kinds.postgres import PostgresStart
 from schemas.settings.consistency import (
     MAX_DEFAULT_LANES,
     checked_read_limit,

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from schemas.avro.limits import MAX_VALUE_BYTES
 from schemas.faults import brief
+from schemas.types import MAX_VALUE_BYTES
 
 HEADROOM_BYTES = 16 * 1024
 """Bytes that a record in its batch has beyond key and value: frames, and the headers of a dead letter."""

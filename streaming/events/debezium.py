@@ -18,15 +18,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from schemas.arrays import in_order, rows_by_op, take
 from schemas.avro.columnar import NULL, PRESENT, encode_records
 from schemas.avro.output_schemas import namespace_of, row_record
 from schemas.avro.registered import SchemaIds, frame
-from schemas.by_op import in_order, rows_by_op, take
 from schemas.formats.debezium import DebeziumFormat
-from schemas.formats.outputs.avro_records import FramedKeys
-from schemas.formats.outputs.envelope import LETTERS, OPS, own_version
+from schemas.formats.outputs.events import LETTERS, OPS, own_version
+from schemas.formats.outputs.records import AvroRowEncoder
 from schemas.formats.protocol import Half
-from schemas.json.cells import cells, text
+from schemas.json.columnar import cells, text
 from schemas.json.debezium_values import MICROS, UNITS
 from schemas.json.frames import Schema, connect_field, connect_row, connect_struct, framed
 from schemas.json.pieces import Piece, join
@@ -234,7 +234,7 @@ class AvroDebeziumEvents(ConnectorEvents):
 
     def __init__(self, table: TableSchema, ids: SchemaIds, clock: Callable[[], float] = time.time) -> None:
         self._table, self._clock = table, clock
-        self._frame, self._keys = frame(ids.value), FramedKeys(table.key_columns, ids.key)
+        self._frame, self._keys = frame(ids.value), AvroRowEncoder(table.key_columns, frame(ids.key))
         self._begin = _constant(_ORIGIN_COLUMNS, own_version(), *CONNECTOR)
         self._relation = _constant(_RELATION_COLUMNS, "public", table.name)
 

@@ -18,10 +18,10 @@ import pyarrow.compute as pc
 
 from schemas.formats.append import AppendOutput
 from schemas.formats.change import ChangeFormat
-from schemas.formats.outputs.upsert import UpsertOutput
+from schemas.formats.outputs.formats import UpsertOutput
 from schemas.formats.protocol import Images, Origins, OutputFormat
 from schemas.formats.upsert import KeyForm
-from schemas.json.cells import cells
+from schemas.json.columnar import cells
 from schemas.json.pieces import join
 from schemas.records import Op
 from schemas.table import RESERVED_PREFIX, Column, TableSchema

@@ -14,7 +14,7 @@ from schemas.errors import Code, ConfigError
 from schemas.formats.append import AppendFormat
 from schemas.formats.change import ChangeFormat
 from schemas.formats.debezium import DebeziumFormat
-from schemas.formats.outputs.upsert import UpsertOutput
+from schemas.formats.outputs.formats import UpsertOutput
 from schemas.formats.protocol import Format, Framed, Half, UpstreamFormat
 from schemas.formats.upsert import UpsertFormat
 from schemas.table import TableSchema

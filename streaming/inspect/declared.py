@@ -19,15 +19,15 @@ from typing import Any
 import fastavro
 
 from schemas.avro.projection import branches_of, of_record
-from schemas.avro.reader import RecordReader
+from schemas.avro.record_bytes import RecordBytes
 from schemas.avro.registered import WriterSchema
-from schemas.avro.writers.definitions import parsed
-from schemas.avro.writers.meanings import (
+from schemas.avro.writer_schemas import (
     MisfitError,
     Schema,
     decimal_scale,
     has_own_scale,
     meaning,
+    parsed,
     unwrapped,
 )
 from schemas.codec.json.rows import ColumnForms
@@ -44,10 +44,8 @@ from schemas.json.debezium_values import (
     ZONED_TIMESTAMP,
     DebeziumValues,
 )
-from schemas.json.parsing.field_schemas import field_schemas
-from schemas.json.parsing.tokens import JsonError
-from schemas.kinds.columns import IDENTIFIER, RESERVED_PREFIX, declared_columns
-from schemas.kinds.fills import fill_of
+from schemas.json.tokens import JsonError, field_schemas
+from schemas.kinds.columns import IDENTIFIER, RESERVED_PREFIX, declared_columns, fill_of
 from schemas.kinds.table_changes import AddColumn, IgnoreField, TableChange
 from schemas.table import Column
 from schemas.types import ColumnType, Value, json_literal
@@ -291,8 +289,7 @@ def _in_avro(column: Column, kind: Schema, default: Any) -> Value:
     fastavro.schemaless_writer(data, fastavro.parse_schema(written), {column.name: raw})
     record = {"type": "record", "name": "Fill", "fields": [{"name": column.name, "type": branches}]}
     projection = of_record(record, [column])
-    reader = RecordReader(*map(fastavro.parse_schema, (projection.writer, projection.reader)))
-    found: Value = projection.row(reader.read(data.getvalue()))[column.name]
+    found: Value = projection.value(projection.read(RecordBytes(data.getvalue())))[column.name]
     return found
 
 

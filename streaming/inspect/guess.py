@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from schemas.avro.registered import Schemas
-from schemas.avro.writers.definitions import parsed
-from schemas.avro.writers.meanings import MisfitError, Schema
+from schemas.avro.writer_schemas import MisfitError, Schema, parsed
 from schemas.codec.logs import CONNECTORS
 from schemas.formats.upsert import DELETED_FIELD
 from streaming.inspect.declared import described, is_event, rows_of

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from schemas.avro.registered import framed_id
-from schemas.json.parsing.placeholder import placeholder
+from schemas.json.placeholder import placeholder
 from schemas.records import BARRIER_HEADER
 
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.avro.chunks import whole
+from schemas.arrays import whole
 from schemas.codec.log_positions import positions_in
 from schemas.codec.logs import LogPosition
 from schemas.formats.protocol import KeyEncoder

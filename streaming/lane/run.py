@@ -18,7 +18,7 @@ from itertools import chain
 
 import pyarrow as pa
 
-from schemas.kinds.sinks import SinkConfig
+from schemas.kinds.kinds import SinkConfig
 from state.columns import log_schema
 from state.initial.chunks import write_waiting
 from state.journal import is_superseded

@@ -19,9 +19,8 @@ from schemas.formats.registry import DEFAULT
 from schemas.job import JobDefinition
 from schemas.json.barriers import encode_beside
 from schemas.kinds.full_barriers import barrier_topic_bytes
+from schemas.kinds.kinds import ScanConfig, SinkConfig
 from schemas.kinds.lanes import parts_of, share_of
-from schemas.kinds.scans import ScanConfig
-from schemas.kinds.sinks import SinkConfig
 from schemas.position import position_to_text
 from schemas.records import Barrier, VnodeProgress
 from schemas.settings.limits import HEADROOM_BYTES, Limits

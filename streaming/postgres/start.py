@@ -15,8 +15,8 @@ from typing import Any, get_args
 from schemas.errors import Code, ConfigError, EnvironmentProblem
 from schemas.formats.debezium import DebeziumFormat
 from schemas.json.debezium_values import DecimalMode, TimeMode
-from schemas.json.parsing.placeholder import UNAVAILABLE
-from schemas.kinds.postgres import PostgresStart
+from schemas.json.placeholder import UNAVAILABLE
+from schemas.kinds.initial import PostgresStart
 from schemas.table import TableSchema
 from state.initial.start import Identity, Survey
 from streaming.postgres.catalog import server_of, slot_of

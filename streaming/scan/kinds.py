@@ -10,7 +10,7 @@ come to the lanes together with these (`streaming.core.offset_ranges`, `Upstream
 here. Offsets are no count of records: aborted ones and transaction markers have some too, so a slice may turn out
 smaller than its budget, or empty.
 
-A new kind is a model in `schemas.kinds.scans` and an entry in `SCANS`.
+A new kind is a model in `schemas.kinds.kinds` and an entry in `SCANS`.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ import pyarrow as pa
 
 from schemas.formats.protocol import UpstreamFormat
 from schemas.job import JobDefinition
-from schemas.kinds import scans as kinds
-from schemas.kinds.scans import ScanConfig
+from schemas.kinds import kinds
+from schemas.kinds.kinds import ScanConfig
 from schemas.position import Key
 from schemas.table import TableSchema
 from state.replica import Replica, ReplicaFiles

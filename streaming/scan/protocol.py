@@ -1,6 +1,6 @@
 """The contract of a scan, the source of a job's snapshot, which is read part by part while live changes go on.
 
-A job falls into parts, each with an order and a position of its own (`schemas.kinds.scans.ScanConfig` has their number,
+A job falls into parts, each with an order and a position of its own (`schemas.kinds.kinds.ScanConfig` has their number,
 and the form of a position). A batch reads slices of parts: ranges (after, upto] that follow one another. The calls:
 
     the driver, each batch      `Scan.cut`, slice after slice, until the budget is spent; the ends go into the journal

@@ -18,7 +18,7 @@ import structlog
 
 from schemas.error_table import TABLE
 from schemas.errors import BackfillError, Code, EnvironmentProblem
-from schemas.formats.names.lost import FieldsSeen
+from schemas.formats.row_names import FieldsSeen
 from state.initial.start import CopyProgress
 from state.values.aligned import AlignedBarrier
 from state.values.last_end import LastEnd

@@ -23,11 +23,11 @@ import numpy as np
 from confluent_kafka.admin import AdminClient
 
 from schemas.avro.codec import barrier_header, encode_barrier
-from schemas.avro.limits import MAX_VALUE_BYTES
 from schemas.errors import Code, TopicError
 from schemas.json.barriers import encode_beside
 from schemas.records import BARRIER_HEADER, EPOCH_HEADER, Barrier
 from schemas.settings.limits import HEADROOM_BYTES
+from schemas.types import MAX_VALUE_BYTES
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.column_batches import ColumnBatches
 from streaming.kafka.consumer import RangeReader

@@ -1,6 +1,6 @@
 """The registry of sinks: the implementation of each kind that a job can name.
 
-A new kind is a model in `schemas.kinds.sinks` and an entry here.
+A new kind is a model in `schemas.kinds.kinds` and an entry here.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from schemas.job import JobDefinition
-from schemas.kinds.sinks import DEFAULT, SinkConfig, ToKafka
+from schemas.kinds.kinds import DEFAULT_SINK, SinkConfig, ToKafka
 from schemas.settings.config import ServiceConfig
 from schemas.settings.limits import Limits
 from schemas.table import Column
@@ -65,7 +65,7 @@ class Sinks:
 
     def all_of(self, jobs: Iterable[JobDefinition]) -> list[Sink]:
         """The sinks of these jobs, each once, and the default one, which a former instance may have used."""
-        return [self._sink(sink) for sink in dict.fromkeys([DEFAULT, *(job.sink for job in jobs)])]
+        return [self._sink(sink) for sink in dict.fromkeys([DEFAULT_SINK, *(job.sink for job in jobs)])]
 
     def _sink(self, sink: SinkConfig) -> Sink:
         return SINKS[type(sink)](sink, self.setup)

@@ -11,9 +11,8 @@ from collections.abc import Sequence
 import structlog
 
 from schemas.errors import BackfillError
-from schemas.formats.names.lost import LOST_AFTER, FieldHistory, FieldsSeen
-from schemas.formats.names.rows import row_names
 from schemas.formats.protocol import UpstreamFormat
+from schemas.formats.row_names import LOST_AFTER, FieldHistory, FieldsSeen, row_names
 from schemas.records import BARRIER_HEADER
 from schemas.table import TableSchema
 from streaming.kafka.clients import KafkaSettings

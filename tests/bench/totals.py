@@ -18,7 +18,7 @@ from confluent_kafka import Message
 from xxhash import xxh3_64_intdigest
 
 from schemas.avro.columnar import encode_records
-from schemas.avro.columns.changes import read_changes
+from schemas.avro.columns.records import read_changes
 from schemas.errors import Code, TopicError
 from schemas.records import BARRIER_HEADER, Op
 from schemas.table import Column

@@ -9,7 +9,7 @@ import pytest
 
 from schemas.errors import BackfillError, Code
 from schemas.formats.debezium import DebeziumFormat
-from schemas.kinds.postgres import PostgresStart
+from schemas.kinds.initial import PostgresStart
 from schemas.table import declare
 from streaming.postgres.start import begin
 from tests.kit.connect.postgres import Postgres

@@ -10,8 +10,7 @@ import pytest
 from confluent_kafka import Producer
 
 from schemas.formats.debezium import DebeziumFormat
-from schemas.formats.outputs.debezium import DebeziumOutput
-from schemas.formats.outputs.upsert import UpsertOutput
+from schemas.formats.outputs.formats import DebeziumOutput, UpsertOutput
 from schemas.formats.protocol import OutputFormat
 from schemas.position import Key
 from schemas.records import EPOCH_HEADER, Change, Op, Row

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from schemas.kinds.scans import ScanConfig
+from schemas.kinds.kinds import ScanConfig
 from schemas.position import Key
 from schemas.table import Column, TableSchema
 from state.replica import Replica

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from schemas.kinds.scans import ReplicaScan, ScanConfig
+from schemas.kinds.kinds import ReplicaScan, ScanConfig
 from schemas.position import Key
 from schemas.records import Op, Row
 from state.columns import BEFORE_HASH, EPOCH, OFFSET, OP, PARTITION, VNODE, log_schema

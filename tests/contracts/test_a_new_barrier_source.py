@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrame
 
 from schemas.errors import ConfigError
-from schemas.kinds.barriers import BARRIER_KINDS, BarriersConfig
+from schemas.kinds.kinds import BARRIER_KINDS, BarriersConfig
 from schemas.settings.config import ServiceConfig, check
 from state.values.aligned import AlignedBarrier
 from state.values.pin import ReplicaVersion

@@ -11,7 +11,7 @@ import pytest
 from schemas.avro.codec import decode_barrier
 from schemas.errors import ConfigError
 from schemas.job import JobDefinition
-from schemas.kinds.scans import SCAN_KINDS, ScanConfig
+from schemas.kinds.kinds import SCAN_KINDS, ScanConfig
 from schemas.position import Key
 from schemas.records import Op, Row, Throttle
 from state.journal import Journal

@@ -11,7 +11,7 @@ import pytest
 
 from schemas.errors import ConfigError
 from schemas.job import JobDefinition
-from schemas.kinds.sinks import DEFAULT, SINK_KINDS, SinkConfig
+from schemas.kinds.kinds import DEFAULT_SINK, SINK_KINDS, SinkConfig
 from schemas.records import Barrier
 from schemas.settings.config import check
 from schemas.settings.limits import Limits
@@ -109,7 +109,7 @@ def test_every_kind_that_a_job_can_name_is_carried_out_and_has_its_name() -> Non
 def test_the_default_is_kafka_and_is_not_written_down(sink: object) -> None:
     job = declared(sink=sink)
     assert job == declared()
-    assert job.sink == DEFAULT
+    assert job.sink == DEFAULT_SINK
     assert "sink" not in job.to_json()
     assert isinstance(Sinks(SETUP)(job), KafkaSink)
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from schemas.kinds.scans import SCAN_KINDS, ScanConfig
+from schemas.kinds.kinds import SCAN_KINDS, ScanConfig
 from schemas.position import position_from_text, position_to_text
 from state.values.pin import Pin
 from state.values.plan import Slice

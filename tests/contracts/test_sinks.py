@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 
 from schemas.errors import BackfillError, Code, Fenced
-from schemas.kinds.sinks import DEFAULT, SINK_KINDS
+from schemas.kinds.kinds import DEFAULT_SINK, SINK_KINDS
 from schemas.records import Change, Op
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import admin
@@ -292,7 +292,7 @@ def test_a_crash_between_the_commits_of_two_sinks_is_made_good() -> None:
     opened(outputs[1])
     openers = {each.job.sink: each.sink.open_writer for each in outputs}
     before = {each.job.sink: each.places(None) for each in outputs}
-    assert set(openers) == {DEFAULT, other_kind}
+    assert set(openers) == {DEFAULT_SINK, other_kind}
 
     def send(writers: LaneWriters) -> None:
         with writers.transaction():

@@ -11,8 +11,8 @@ from typing import Any
 
 import fastavro
 
-from schemas.avro.binary import change_schema, key_schema
 from schemas.avro.fallback import ChangeRecords, KeyRecords
+from schemas.avro.output_schemas import change_schema, key_schema
 from schemas.position import Key
 from schemas.records import Change, Row
 from schemas.table import Column

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from schemas.avro.registered import WriterSchema, frame
-from schemas.json.parsing.placeholder import UNAVAILABLE
+from schemas.json.placeholder import UNAVAILABLE
 from schemas.table import TableSchema
 from schemas.types import TypeName
 from tests.kit.avro_records import LONGS, Record, Writer, broken, encoded, key_writer, row_writer, without

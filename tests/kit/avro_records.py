@@ -11,7 +11,6 @@ from typing import Any
 import fastavro
 from hypothesis import strategies as st
 
-from schemas.avro.projection import named_once
 from schemas.avro.registered import WriterSchema, frame
 from schemas.table import Column, TableSchema
 from schemas.types import ColumnType, TypeName
@@ -229,9 +228,25 @@ def _renamed(schema: Schema, number: int) -> Schema:
     return schema
 
 
+def _named_once(schema: Schema, seen: set[str]) -> Schema:
+    """A schema with each named type defined where it comes first, and by its name from there on."""
+    match schema:
+        case list():
+            return [_named_once(branch, seen) for branch in schema]
+        case {"type": "record" | "fixed", "name": name}:
+            if name in seen:
+                return name
+            seen.add(name)
+    if isinstance(schema, dict) and schema["type"] == "record":
+        inner = [{**field, "type": _named_once(field["type"], seen)} for field in schema["fields"]]
+        return {**schema, "fields": inner}
+    return schema
+
+
 def _of_fields(number: int, fields: dict[str, tuple[Schema, st.SearchStrategy[Any]]]) -> Writer:
     avro_fields = [{"name": name, "type": schema} for name, (schema, _) in fields.items()]
-    avro = named_once({"type": "record", "name": "Row", "namespace": "shop.orders", "fields": avro_fields})
+    record = {"type": "record", "name": "Row", "namespace": "shop.orders", "fields": avro_fields}
+    avro = _named_once(record, set())
     return Writer(WriterSchema(number, json.dumps(avro)), fields, avro)
 
 

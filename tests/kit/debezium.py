@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from schemas.avro.registered import KnownSchemas, WriterSchema, frame
-from schemas.json.parsing.placeholder import UNAVAILABLE
+from schemas.json.placeholder import UNAVAILABLE
 from schemas.position import Key
 from schemas.records import Change, Op, Row
 from schemas.table import Column, declare

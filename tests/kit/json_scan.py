@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 
-from schemas.json.parsing.tokens import (
+from schemas.json.tokens import (
     MAX_DEPTH,
     MAX_NAME,
     MAX_NUMBER,

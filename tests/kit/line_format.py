@@ -13,7 +13,7 @@ from typing import Any, Literal
 import pyarrow as pa
 import pytest
 
-from schemas.codec.change import structs_of
+from schemas.codec.envelopes import structs_of
 from schemas.codec.results import Decoded, ReadStructs, row_type
 from schemas.errors import Code, InputError
 from schemas.formats.protocol import Half, Origins, OutputFormat, UpstreamFormat

@@ -9,7 +9,7 @@ from typing import Literal
 
 from schemas.errors import Code, Fenced, TopicError
 from schemas.job import JobDefinition
-from schemas.kinds.sinks import SinkConfig
+from schemas.kinds.kinds import SinkConfig
 from schemas.records import Barrier, Change, Op, Row
 from streaming.sink.columns import OutputChanges, SnapshotRows
 from streaming.sink.dead_letters import DeadLetter

@@ -10,10 +10,8 @@ from unittest.mock import patch
 import numpy as np
 import pyarrow as pa
 
-from schemas.avro.columns.by_id import RegisteredColumns
-from schemas.avro.columns.changes import ReadChanges
-from schemas.codec import change
-from schemas.codec.avro import reader
+from schemas.avro.columns.records import ReadChanges, RegisteredColumns
+from schemas.codec import avro_reader, envelopes
 from schemas.codec.json.reader import JsonReader
 from schemas.codec.results import read_marked, row_type
 from schemas.errors import InputError
@@ -56,8 +54,8 @@ def last_word_alone() -> Iterator[None]:
     """Each record is read by itself, by the way that has the last word."""
     with (
         patch.object(RegisteredColumns, "read", _marked_structs),
-        patch.object(change, "read_changes", _marked_changes),
-        patch.object(change, "read_keys", _marked_keys),
+        patch.object(envelopes, "read_changes", _marked_changes),
+        patch.object(envelopes, "read_change_keys", _marked_keys),
         patch.object(JsonReader, "_by_shape", lambda *_: iter(())),
     ):
         yield
@@ -67,8 +65,8 @@ def last_word_alone() -> Iterator[None]:
 def fast_way_alone() -> Iterator[None]:
     """A record that is not read by the fast way is an NotColumnarError."""
     with (
-        patch.object(reader, "read_marked", _none_marked),
-        patch.object(change, "read_marked", _none_marked),
+        patch.object(avro_reader, "read_marked", _none_marked),
+        patch.object(envelopes, "read_marked", _none_marked),
         patch.object(JsonReader, "_read_slowly", refuse_all),
     ):
         yield

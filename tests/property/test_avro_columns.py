@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.avro.columns.changes import read_changes
+from schemas.avro.columns.records import read_changes
 from schemas.errors import InputError
 from schemas.records import Change, Op
 from schemas.table import Column, declare

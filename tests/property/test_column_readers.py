@@ -14,7 +14,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from schemas.formats.change import ChangeFormat
-from schemas.formats.outputs.upsert import UpsertOutput
+from schemas.formats.outputs.formats import UpsertOutput
 from schemas.formats.protocol import Origins, OutputFormat, UpstreamFormat
 from schemas.formats.upsert import UpsertFormat
 from schemas.records import Barrier, BarrierKind, Change, Op, Row

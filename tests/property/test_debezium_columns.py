@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from schemas.errors import Code, InputError
 from schemas.formats.debezium import DebeziumFormat
-from schemas.json.parsing.placeholder import UNAVAILABLE
-from schemas.json.parsing.tokens import MAX_DEPTH, MAX_NUMBER
+from schemas.json.placeholder import UNAVAILABLE
+from schemas.json.tokens import MAX_DEPTH, MAX_NUMBER
 from schemas.records import Op
 from schemas.table import declare
 from tests.kit.debezium import RECORDED, recorded

@@ -13,7 +13,7 @@ from schemas.codec.logs import TEXTS
 from schemas.errors import Code
 from schemas.formats.debezium import DebeziumFormat
 from schemas.json.debezium_values import TimeMode
-from schemas.json.parsing.placeholder import UNAVAILABLE, placeholder
+from schemas.json.placeholder import UNAVAILABLE, placeholder
 from schemas.records import Op
 from schemas.table import TableSchema, declare
 from schemas.types import ColumnType, TypeName

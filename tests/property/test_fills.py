@@ -17,8 +17,7 @@ from schemas.formats.append import AppendFormat
 from schemas.formats.debezium import DebeziumFormat
 from schemas.formats.protocol import UpstreamFormat
 from schemas.formats.upsert import UpsertFormat
-from schemas.kinds.columns import FormerNames
-from schemas.kinds.fills import fill_of
+from schemas.kinds.columns import FormerNames, fill_of
 from schemas.table import TableSchema, declare
 from schemas.types import ColumnType, TypeName, Value, json_literal
 from tests.kit.decoding import Record, changes_of, differences

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from schemas.formats.append import AppendFormat
 from schemas.formats.debezium import DebeziumFormat
 from schemas.formats.upsert import UpsertFormat
-from schemas.json.parsing.tokens import MAX_DEPTH
+from schemas.json.tokens import MAX_DEPTH
 from schemas.table import declare
 from tests.kit.one_value import compact
 from tests.kit.two_ways import results, results_alone

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from schemas.codec.logs import LogId, LogPosition
-from schemas.formats.change_avro import ChangeKeys
+from schemas.formats.outputs.records import AvroRowEncoder
 from schemas.records import Change, Op
 from state.columns import OFFSET, PARTITION
 from state.values.seen import LaneSeen, Seen, merged
@@ -29,7 +29,7 @@ from tests.kit.tables import table
 from tests.kit.upstream_record import UpstreamRecord
 
 TABLE = table()
-KEYS = ChangeKeys(TABLE.key_columns)
+KEYS = AvroRowEncoder(TABLE.key_columns)
 NOTE: Final = 2
 _LOG = LogId("postgresql", "test", "src")
 

@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 
 from schemas.errors import Code, InputError
 from schemas.json import pieces
-from schemas.json.base64_columns import base64_values
-from schemas.json.cells import Encoding
-from schemas.json.columnar import encode_objects
+from schemas.json.columnar import Encoding, encode_objects
+from schemas.json.text_columns import base64_values
 from schemas.json.values import from_base64
 from schemas.table import Column
 from schemas.types import ColumnType, Value

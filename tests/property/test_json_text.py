@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from schemas.codec.json.text import may_exceed_limits, read_value
-from schemas.json.parsing.tokens import MAX_DEPTH, MAX_NAME, MAX_NUMBER, Fields, JsonError, Kind, Token
+from schemas.json.tokens import MAX_DEPTH, MAX_NAME, MAX_NUMBER, Fields, JsonError, Kind, Token
 from tests.kit.json_scan import fields_in, scanned, scanned_object
 
 NUMBERS = ["0", "-0", "-0.0", "17", "1.50", "-3e+7", "1E400", "0.1e-3", "123456789012345678901234567890"]

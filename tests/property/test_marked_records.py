@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.avro.registered import KnownSchemas, WriterSchema, frame
-from schemas.codec.avro.reader import AvroReader
-from schemas.codec.change import ChangeDecoder
+from schemas.codec.avro_reader import AvroReader
+from schemas.codec.envelopes import ChangeDecoder
 from schemas.errors import InputError
 from schemas.formats.change import ChangeFormat
 from schemas.formats.protocol import UpstreamFormat

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from schemas.avro.output_schemas import text_of
 from schemas.avro.registered import KnownSchemas, SchemaIds, WriterSchema
 from schemas.formats.debezium import DebeziumFormat
-from schemas.formats.outputs.upsert import UpsertOutput
+from schemas.formats.outputs.formats import UpsertOutput
 from schemas.formats.protocol import Images
 from schemas.formats.upsert import UpsertFormat
 from schemas.job import JobDefinition

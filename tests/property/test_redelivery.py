@@ -19,7 +19,7 @@ from structlog.testing import capture_logs
 
 from schemas.codec.logs import LogId, Position
 from schemas.errors import InputError
-from schemas.formats.change_avro import ChangeKeys
+from schemas.formats.outputs.records import AvroRowEncoder
 from schemas.formats.protocol import Format
 from schemas.formats.registry import DEFAULT
 from schemas.records import Barrier, BarrierKind, RecordId
@@ -45,7 +45,7 @@ from tests.kit.service_reading import place_of
 from tests.kit.tables import table
 
 TABLE = table()
-KEYS = ChangeKeys(TABLE.key_columns)
+KEYS = AvroRowEncoder(TABLE.key_columns)
 LANES = 4
 
 Placed = tuple[int, int, Sent]

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from schemas.avro.output_schemas import namespace_of, text_of
 from schemas.avro.registered import FRAME_BYTES, KnownSchemas, SchemaIds, WriterSchema, frame
 from schemas.formats.debezium import DebeziumFormat
-from schemas.formats.outputs.debezium import DebeziumOutput
-from schemas.formats.outputs.upsert import UpsertOutput
+from schemas.formats.outputs.formats import DebeziumOutput, UpsertOutput
 from schemas.formats.protocol import Origins, OutputFormat
 from schemas.formats.upsert import UpsertFormat
 from schemas.records import Barrier, BarrierKind, Op, Row

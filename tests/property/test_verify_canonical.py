@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from schemas.avro.codec import barrier_header, encode_barrier
 from schemas.avro.registered import KnownSchemas, SchemaIds, WriterSchema
-from schemas.formats.outputs.debezium import DebeziumOutput
-from schemas.formats.outputs.upsert import UpsertOutput
+from schemas.formats.outputs.formats import DebeziumOutput, UpsertOutput
 from schemas.formats.protocol import Format, Origins, OutputFormat
 from schemas.formats.upsert import UpsertFormat
 from schemas.records import Barrier, BarrierKind, Change, Op, Row

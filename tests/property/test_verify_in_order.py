@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.formats.debezium import DebeziumFormat
-from schemas.json.parsing.placeholder import UNAVAILABLE
+from schemas.json.placeholder import UNAVAILABLE
 from schemas.records import Change
 from streaming.reading.entries import RowChange
 from streaming.reading.records.forms import RecordForm

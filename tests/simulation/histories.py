@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from schemas.formats.outputs.upsert import UpsertOutput
+from schemas.formats.outputs.formats import UpsertOutput
 from schemas.formats.protocol import UpstreamFormat
 from schemas.formats.registry import DEFAULT
 from schemas.job import JobDefinition

@@ -9,9 +9,9 @@ from dataclasses import replace
 from functools import cache
 
 from schemas.job import JobDefinition
+from schemas.kinds.kinds import TopicScan
 from schemas.kinds.lanes import rescale_misfit
 from schemas.kinds.projection import OutputColumn
-from schemas.kinds.scans import TopicScan
 from schemas.table import TableSchema, declare
 
 FORMS = ("change", "upsert", "debezium")

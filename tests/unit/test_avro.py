@@ -4,7 +4,8 @@ import json
 
 import fastavro
 
-from schemas.avro.binary import BARRIER_SCHEMA, change_schema, key_schema
+from schemas.avro.codec import BARRIER_SCHEMA
+from schemas.avro.output_schemas import change_schema, key_schema
 from schemas.table import declare
 
 TABLE = declare(

@@ -10,7 +10,7 @@ import pytest
 from schemas.codec.json.reader import can_be_typed
 from schemas.formats.debezium import DebeziumFormat
 from schemas.formats.upsert import UpsertFormat
-from schemas.json.parsing.placeholder import placeholder
+from schemas.json.placeholder import placeholder
 from schemas.table import declare
 from tests.kit.one_value import LEFT_OUT, by_columns, compact, event, read, table_of
 from tests.kit.single_records import single_records

@@ -15,9 +15,8 @@ from schemas.avro.registered import SchemaIds
 from schemas.epoch import epoch_from_unix_ms
 from schemas.errors import BackfillError
 from schemas.formats.debezium import DebeziumFormat
-from schemas.formats.outputs import debezium_columns
-from schemas.formats.outputs.debezium import DebeziumOutput
-from schemas.formats.outputs.upsert import UpsertOutput
+from schemas.formats.outputs import events
+from schemas.formats.outputs.formats import DebeziumOutput, UpsertOutput
 from schemas.records import Barrier, BarrierKind, Change, Op, Throttle, VnodeProgress
 from schemas.table import declare
 from schemas.types import TYPE_NAMES
@@ -60,7 +59,7 @@ def test_the_forms_of_an_output_are_written_as_shown(monkeypatch: pytest.MonkeyP
     before, after = (7, "EU", Decimal("250.00"), None), (7, "EU", Decimal("99.90"), "late")
     closing = Barrier(10002471321600000, 0, BarrierKind.BARRIER, 4, 1_769_860_800_000)
     origin = origins_at(closing, "orders-copy", "orders", 41)
-    monkeypatch.setattr(debezium_columns, "own_version", lambda: "1.0.0")
+    monkeypatch.setattr(events, "own_version", lambda: "1.0.0")
     shown = section(OUTPUTS, "Forms")
     columns = (table.columns, table.key_columns)
     for encoding in ("json", "json-schema", "avro-registry"):

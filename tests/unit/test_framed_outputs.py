@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from schemas.errors import Code, InputError
-from schemas.formats.outputs.debezium import DebeziumOutput
-from schemas.formats.outputs.upsert import UpsertOutput
+from schemas.formats.outputs.formats import DebeziumOutput, UpsertOutput
 from schemas.formats.protocol import OutputFormat
 from schemas.records import Row
 from tests.kit.sent_records import sent_key, sent_reader, sent_row

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from schemas.codec.json import text as json_text
 from schemas.errors import Code
-from schemas.json.parsing.tokens import MAX_DEPTH, MAX_NAME, MAX_NUMBER, Fields, JsonError, Token
+from schemas.json.tokens import MAX_DEPTH, MAX_NAME, MAX_NUMBER, Fields, JsonError, Token
 from schemas.json.values import plain_token, read_by, upstream_reader
 from schemas.table import Column
 from schemas.types import ColumnType

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from schemas.formats.names.lost import LOST_AFTER, MOST_UNDECLARED, FieldHistory, FieldsSeen
+from schemas.formats.row_names import LOST_AFTER, MOST_UNDECLARED, FieldHistory, FieldsSeen
 from schemas.table import TableSchema, declare
 from streaming.control.service_api import _parsed
 from streaming.source.newest_rows import _log_changes

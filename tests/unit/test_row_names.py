@@ -12,9 +12,8 @@ from schemas.errors import Code, ConfigError
 from schemas.formats.append import AppendFormat
 from schemas.formats.change import ChangeFormat
 from schemas.formats.debezium import DebeziumFormat
-from schemas.formats.names.rows import row_names
-from schemas.formats.names.seen import SeenNames, refuse_absent
 from schemas.formats.protocol import Format
+from schemas.formats.row_names import SeenNames, refuse_absent, row_names
 from schemas.formats.upsert import UpsertFormat
 from schemas.table import TableSchema, declare
 from tests.kit.avro_records import encoded

@@ -11,7 +11,7 @@ import pytest
 
 from schemas.avro.projection import misfit
 from schemas.avro.registered import KnownSchemas, WriterSchema, frame
-from schemas.codec.avro.rows import projects
+from schemas.codec.avro_reader import row_projects
 from schemas.errors import Code, InputError
 from schemas.formats.upsert import UpsertFormat
 from schemas.table import TableSchema, declare
@@ -192,7 +192,7 @@ def of_column(kind: str, field: Any) -> str | None:
     """Why a field can't be the column; None if it can."""
     table = declare({"name": "t", "columns": {"id": "bigint", "c": kind}, "primary_key": ["id"]})
     schema = WriterSchema(9, record({"name": "c", "type": field}))
-    return misfit(schema, projects("avro", table.columns, table.key_columns)["value"])
+    return misfit(schema, row_projects("avro", table.columns, table.key_columns)["value"])
 
 
 def decimal(avro: str = "bytes", **more: Any) -> dict[str, Any]:

@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from schemas.arrays import in_order
 from schemas.avro.cells import Cell, Form
 from schemas.avro.columns.cursor import Cursor, Flags, Places, spread
-from schemas.avro.writers.meanings import Schema
-from schemas.by_op import in_order
+from schemas.avro.writer_schemas import Schema, unwrapped
 from schemas.codec.results import flags_of
-from schemas.json.parsing import text_columns
+from schemas.json import text_columns
 from schemas.types import MAX_DECIMAL_PRECISION, ColumnType, TypeName
 
 _TEXT = ColumnType(TypeName.STRING)
@@ -22,9 +22,9 @@ _MICRO = 1_000
 """Nanoseconds."""
 
 
-def read_cell(cursor: Cursor, cell: Cell) -> pa.Array:
-    """The next value of each record, in its column's type."""
-    return optional(cursor, cell.plain, partial(_read, cell=cell))
+def read_cell(cursor: Cursor, schema: Schema, cell: Cell) -> pa.Array:
+    """The next value of each record, by the writer's schema, in its column's type."""
+    return optional(cursor, schema, partial(_read, cell=cell))
 
 
 def optional(cursor: Cursor, schema: Schema, read: Callable[[Cursor], pa.Array]) -> pa.Array:
@@ -32,7 +32,7 @@ def optional(cursor: Cursor, schema: Schema, read: Callable[[Cursor], pa.Array])
     if not isinstance(schema, list):
         return read(cursor)
     branch = cursor.choice(len(schema))
-    is_there = branch == next(index for index, each in enumerate(schema) if each != "null")
+    is_there = branch == next(index for index, each in enumerate(schema) if unwrapped(each)["type"] != "null")
     if is_there.all():
         return read(cursor)
     rows = np.flatnonzero(is_there)
@@ -72,21 +72,15 @@ def _value(cursor: Cursor, cell: Cell, kind: ColumnType) -> pa.Array:
 
 
 def _as_is(cursor: Cursor, cell: Cell, kind: ColumnType) -> pa.Array:
-    plain = _of_value(cell.plain)
-    if isinstance(plain, dict):
-        return cursor.texts(kind.arrow, *cursor.of_size(plain["size"]))
-    if plain == "float" and kind.name is TypeName.DOUBLE:
+    if isinstance(cell.plain, int):
+        return cursor.texts(kind.arrow, *cursor.of_size(cell.plain))
+    if cell.plain == "float" and kind.name is TypeName.DOUBLE:
         return cursor.values(ColumnType(TypeName.FLOAT)).cast(kind.arrow)
     return cursor.values(kind)
 
 
-def _of_value(plain: Schema) -> Schema:
-    return next(each for each in plain if each != "null") if isinstance(plain, list) else plain
-
-
 def _decimals(cursor: Cursor, cell: Cell, kind: ColumnType) -> pa.Array:
-    plain = _of_value(cell.plain)
-    places = cursor.of_size(plain["size"]) if isinstance(plain, dict) else cursor.sized()
+    places = cursor.of_size(cell.plain) if isinstance(cell.plain, int) else cursor.sized()
     found, invalid = _scaled(cursor, places, kind, cell.scale)
     cursor.mark(invalid)
     return found

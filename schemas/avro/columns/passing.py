@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from schemas.avro.columns.cursor import Cursor, Places
-from schemas.avro.writers.meanings import Schema
+from schemas.avro.writer_schemas import IS_EMPTY, Schema, has_no_bytes, unwrapped
 
 _REAL_BYTES = {"float": 4, "double": 8}
 _FEW_ITEMS, _STEPS_A_RECORD = 16, 16
@@ -20,71 +20,52 @@ _MOST_DEPTH = 50
 """The maximum depth of nested values, for the same reason."""
 
 
-def named_types(schema: Schema) -> dict[str, Schema]:
-    """The records and enums that a projection's schema `writer` defines, by name."""
-    found = dict[str, Schema]()
-    _add_named(schema, found)
-    return found
+def pass_over(cursor: Cursor, schema: Schema, depth: int = 0) -> None:
+    """Go on behind the next value of each, by a schema as `writer_schemas.parsed` gives it.
 
-
-def _add_named(schema: Schema, found: dict[str, Schema]) -> None:
-    match schema:
-        case list():
-            for branch in schema:
-                _add_named(branch, found)
-        case {"type": "record", "name": name, "fields": fields}:
-            found[name] = schema
-            for field in fields:
-                _add_named(field["type"], found)
-        case {"type": "enum" | "fixed", "name": name}:
-            found[name] = schema
-        case {"type": "array", "items": inner} | {"type": "map", "values": inner}:
-            _add_named(inner, found)
-
-
-def pass_over(cursor: Cursor, schema: Schema, named: Mapping[str, Schema], depth: int = 0) -> None:
-    """Go on behind the next value of each, by a part of a projection's schema `writer`.
-
-    `named` are its `named_types`. Marked are records with values nested deeper than fifty times, and those whose lists
-    and maps are so much longer than others' that one record by itself is read faster.
+    Marked are records with values nested deeper than fifty times, and those whose lists and maps are so much longer
+    than others' that one record by itself is read faster.
     """
     if depth > _MOST_DEPTH:
         cursor.mark(np.ones(len(cursor.at), np.bool_))
     # Zeros are a value of any type: one that contains itself twice would have no end.
     if depth and cursor.marked.all():
         return
-    inner = partial(pass_over, named=named, depth=depth + 1)
-    match schema:
-        case "null":
-            return
-        case "boolean":
+    inner = partial(pass_over, depth=depth + 1)
+    match unwrapped(schema):
+        case {"type": list() as branches}:
+            _pass_union(cursor, branches, inner)
+        case {"type": "boolean"}:
             cursor.mark(cursor.byte() > 1)
-        case "int" | "long" | {"type": "enum"}:
+        case {"type": "int" | "long" | "enum"}:
             cursor.number()
-        case "float" | "double":
-            cursor.of_size(_REAL_BYTES[schema])
-        case "string" | "bytes":
+        case {"type": "float" | "double" as real}:
+            cursor.of_size(_REAL_BYTES[real])
+        case {"type": "string" | "bytes"}:
             cursor.sized()
         case {"type": "fixed", "size": size}:
             cursor.of_size(size)
-        case {"type": "record", "fields": fields}:
+        case {"type": "record" | "error", "fields": fields, **more} if not more.get(IS_EMPTY):
             for field in fields:
                 inner(cursor, field["type"])
-        case {"type": "array", "items": "null"}:
-            cursor.mark(cursor.number() != 0)  # few bytes may stand for any number of them
-        case {"type": "array", "items": {"type": "fixed", "size": size}}:
-            _pass_items(cursor, size)
-        case {"type": "array", "items": "float" | "double" as items}:
-            _pass_items(cursor, _REAL_BYTES[items])
         case {"type": "array", "items": items}:
-            _pass_items(cursor, partial(inner, schema=items))
+            _pass_array(cursor, items, partial(inner, schema=items))
         case {"type": "map", "values": values}:
             _pass_items(cursor, partial(_pass_entry, pass_value=partial(inner, schema=values)))
-        case list():
-            _pass_union(cursor, schema, inner)
-        case _:
-            inner(cursor, named[schema])
     cursor.check_within()
+
+
+def _pass_array(cursor: Cursor, items: Schema, pass_item: Callable[[Cursor], None]) -> None:
+    if has_no_bytes(items):
+        cursor.mark(cursor.number() != 0)  # few bytes may stand for any number of them
+        return
+    match unwrapped(items):
+        case {"type": "fixed", "size": size}:
+            _pass_items(cursor, size)
+        case {"type": "float" | "double" as real}:
+            _pass_items(cursor, _REAL_BYTES[real])
+        case _:
+            _pass_items(cursor, pass_item)
 
 
 def _pass_union(cursor: Cursor, branches: list[Schema], pass_branch: Callable[[Cursor, Any], None]) -> None:

@@ -16,11 +16,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.avro.columns.decimals import decimals
+from schemas.avro.columns.cursor import decimals
 from schemas.codec.results import Flags
-from schemas.json.base64_columns import base64_values
+from schemas.json import text_columns
 from schemas.json.debezium_values import MICROS, Meaning, ValueForm
-from schemas.json.parsing import text_columns
+from schemas.json.text_columns import base64_values
 from schemas.table import Column
 from schemas.types import FIRST_DAY, FIRST_US, LAST_DAY, LAST_US, ColumnType, TypeName
 

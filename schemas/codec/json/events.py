@@ -15,16 +15,14 @@ import pyarrow as pa
 
 from schemas.codec.debezium import MESSAGE, event_type, images
 from schemas.codec.json.cells import LONG
-from schemas.codec.json.frames import FRAMED, Frames, unframed
 from schemas.codec.json.reader import JsonHalf, JsonReader, RowShape, Schemas, Shape, Slow, can_be_typed
 from schemas.codec.json.rows import ColumnForms
-from schemas.codec.json.text import fields_in, read_object
+from schemas.codec.json.text import FRAMED, Frames, fields_in, read_object, unframed
 from schemas.codec.logs import NUMBERS, TEXTS, fields_of_others
 from schemas.codec.results import Flags, null_where, row_type
 from schemas.json.debezium_values import DebeziumValues
-from schemas.json.parsing.field_schemas import NO_SCHEMAS
-from schemas.json.parsing.tokens import Fields, JsonError, Kind, Token
-from schemas.kinds.fills import has_utf8
+from schemas.json.tokens import NO_SCHEMAS, Fields, JsonError, Kind, Token
+from schemas.kinds.columns import has_utf8
 from schemas.table import Column
 
 FORM = "a change event in JSON"

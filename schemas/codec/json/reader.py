@@ -17,14 +17,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.by_op import in_order
+from schemas.arrays import in_order
 from schemas.codec.json.cells import JsonCell
-from schemas.codec.json.frames import FRAMED, Frames
-from schemas.codec.json.text import may_exceed_limits, text_of
+from schemas.codec.json.text import FRAMED, Frames, may_exceed_limits, text_of
 from schemas.codec.results import Flags, ReadStructs, Rows, bytes_in, flags_of, taken
 from schemas.errors import Code, InputError
-from schemas.json.parsing.field_schemas import FieldSchema
-from schemas.json.parsing.tokens import JsonError
+from schemas.json.tokens import FieldSchema, JsonError
 from schemas.types import Value
 
 _AT_ONCE = 4_096

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from schemas.codec.envelopes import IS_DELETED, upsert_type
 from schemas.codec.json.cells import JsonCell, json_cell
-from schemas.codec.json.frames import FRAME_PARTS, FRAMED, Frames, is_frame, unframed
 from schemas.codec.json.reader import (
     JsonField,
     JsonHalf,
@@ -23,13 +23,29 @@ from schemas.codec.json.reader import (
     can_be_typed,
     finished,
 )
-from schemas.codec.json.text import fields_in, read_object, read_value
-from schemas.codec.keyed import IS_DELETED, upsert_type
+from schemas.codec.json.text import (
+    FRAME_PARTS,
+    FRAMED,
+    Frames,
+    fields_in,
+    is_frame,
+    read_object,
+    read_value,
+    unframed,
+)
 from schemas.codec.results import Flags, flags_of, row_type
 from schemas.errors import Code
 from schemas.json.debezium_values import DebeziumValues, Meaning, ValueForm, plain_form, reader_of
-from schemas.json.parsing.field_schemas import NO_SCHEMAS, UNDESCRIBED, FieldSchema, value_schema
-from schemas.json.parsing.tokens import Fields, JsonError, Kind, Token
+from schemas.json.tokens import (
+    NO_SCHEMAS,
+    UNDESCRIBED,
+    Fields,
+    FieldSchema,
+    JsonError,
+    Kind,
+    Token,
+    value_schema,
+)
 from schemas.json.values import SubMicros, plain_token, read_by
 from schemas.kinds.columns import new_field_text
 from schemas.table import Column

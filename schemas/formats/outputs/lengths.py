@@ -7,10 +7,10 @@ schema of each row in every record. The topic of a new output is made for the lo
 
 from __future__ import annotations
 
-from schemas.avro.limits import MAX_VALUE_BYTES
 from schemas.formats.protocol import Images
 from schemas.job import JobDefinition
 from schemas.settings.limits import HEADROOM_BYTES, KAFKA_MESSAGE_BYTES, Limits
+from schemas.types import MAX_VALUE_BYTES
 
 MOST_MESSAGE_BYTES = MAX_VALUE_BYTES + HEADROOM_BYTES
 """`message.max.bytes` of the lanes' producers: no record that is longer can be sent, whatever its topic takes."""

@@ -28,8 +28,8 @@ import lmdb
 import numpy as np
 import pyarrow as pa
 
-from schemas.avro.binary import change_schema
 from schemas.avro.columnar import encode_inserts
+from schemas.avro.output_schemas import change_schema
 from schemas.table import Column, TableSchema
 from streaming.lane.before.folder import explained, is_full, make_root, own_folder, problem_of
 from streaming.lane.before.normal import Stored, Written

@@ -17,9 +17,8 @@ from schemas.codec.log_positions import positions_in
 from schemas.codec.logs import LogId
 from schemas.errors import Code, ConfigError
 from schemas.formats.debezium import DebeziumFormat
-from schemas.formats.names.rows import row_names
-from schemas.formats.names.seen import SeenNames
 from schemas.formats.protocol import UpstreamFormat
+from schemas.formats.row_names import SeenNames, row_names
 from schemas.formats.with_registry import RegistryFormat
 from schemas.records import BARRIER_HEADER, RecordId
 from schemas.settings.config import ServiceConfig

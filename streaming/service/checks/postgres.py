@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from schemas.errors import BackfillError, Code
 from schemas.formats.debezium import DebeziumFormat
-from schemas.kinds.postgres import PostgresStart
+from schemas.kinds.initial import PostgresStart
 from schemas.settings.config import ServiceConfig
 from state.storage import Storage
 from streaming.postgres.catalog import FoundTable, ReplicationSlot, Server, server_of, slot_of, table_of

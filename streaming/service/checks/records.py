@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from schemas.errors import BackfillError, Code, InputError
 from schemas.formats.change import ChangeFormat
-from schemas.formats.names.seen import LEAST_ROWS, MOST_NAMED, SeenNames, refuse_absent
+from schemas.formats.row_names import LEAST_ROWS, MOST_NAMED, SeenNames, refuse_absent
 from schemas.settings.config import ServiceConfig
 from schemas.table import Column
 from schemas.types import TypeName

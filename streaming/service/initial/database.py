@@ -9,7 +9,7 @@ import structlog
 
 from schemas.errors import Code, TopicError
 from schemas.formats.debezium import DebeziumFormat
-from schemas.kinds.postgres import PostgresStart
+from schemas.kinds.initial import PostgresStart
 from schemas.settings.config import ServiceConfig
 from state.initial.start import DatabaseStart, Survey
 from state.small_files import ReadPace

@@ -12,8 +12,8 @@ from confluent_kafka import Producer
 
 from schemas.errors import Code, ConfigError
 from schemas.formats.debezium import DebeziumFormat
-from schemas.formats.names.seen import SeenNames, refuse_absent
 from schemas.formats.protocol import UpstreamFormat
+from schemas.formats.row_names import SeenNames, refuse_absent
 from schemas.formats.upsert import UpsertFormat
 from schemas.formats.with_registry import RegistryFormat
 from schemas.settings.config import check

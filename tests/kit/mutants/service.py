@@ -19,11 +19,10 @@ from schemas.avro import columnar as avro_encoder
 from schemas.avro.codec import barrier_header, encode_barrier
 from schemas.avro.registered import KnownSchemas, SchemaIds, WriterSchema, frame
 from schemas.codec.debezium import DebeziumDecoder
-from schemas.codec.keyed import AppendDecoder, UpsertDecoder
+from schemas.codec.envelopes import AppendDecoder, UpsertDecoder
 from schemas.formats.change import ChangeFormat
 from schemas.formats.debezium import DebeziumFormat
-from schemas.formats.outputs.debezium import DebeziumOutput
-from schemas.formats.outputs.upsert import UpsertOutput
+from schemas.formats.outputs.formats import DebeziumOutput, UpsertOutput
 from schemas.formats.protocol import OutputFormat, UpstreamFormat
 from schemas.formats.upsert import UpsertFormat
 from schemas.json import columnar as json_encoder

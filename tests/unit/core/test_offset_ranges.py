@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.job import JobDefinition
-from schemas.kinds.scans import TopicScan
+from schemas.kinds.kinds import TopicScan
 from schemas.records import Barrier, BarrierKind
 from state.values.aligned import AlignedBarrier
 from state.values.pin import ReplicaVersion

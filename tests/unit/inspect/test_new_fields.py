@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from schemas.avro.registered import WriterSchema
-from schemas.avro.writers.meanings import MisfitError
+from schemas.avro.writer_schemas import MisfitError
 from schemas.formats.append import AppendFormat
 from schemas.formats.debezium import DebeziumFormat
 from schemas.formats.upsert import UpsertFormat

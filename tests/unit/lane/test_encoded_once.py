@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from schemas.formats.change_avro import AvroChanges
+from schemas.formats.outputs.records import ChangeEncoder
 from schemas.job import JobDefinition
 from schemas.records import Op
 from streaming.lane.changes import Changes
@@ -56,13 +56,13 @@ def sent(decoded: Changes, out: Output, rows: list[int], ops: list[Op]) -> list[
 
 def test_equal_outputs_share_what_is_encoded_and_others_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
-    encode = AvroChanges.changes
+    encode = ChangeEncoder.changes
 
-    def counted(self: AvroChanges, *columns: object) -> pa.BinaryArray:
+    def counted(self: ChangeEncoder, *columns: object) -> pa.BinaryArray:
         calls.append(self)
         return encode(self, *columns)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(AvroChanges, "changes", counted)
+    monkeypatch.setattr(ChangeEncoder, "changes", counted)
     decoded, both = changes(), [Op.UPDATE, Op.UPDATE]
     first = sent(decoded, output("one"), [0, 1], both)
     assert sent(decoded, output("two"), [0, 1], both) == first

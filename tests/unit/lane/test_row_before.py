@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.formats.change_avro import ChangeKeys
+from schemas.formats.outputs.records import AvroRowEncoder
 from schemas.records import Change, Op
 from streaming.lane.before.normal import KeyOrder, Stored, Written, normalised, written
 from streaming.lane.before.store import LocalStore, RowStore, decoded
@@ -67,7 +67,7 @@ def look(store: RowStore, epoch: int, keys: pa.Array) -> Stored:
 
 
 def encoded(changes: Changes) -> pa.Array:
-    return changes.encoded_keys(ChangeKeys(TABLE.key_columns))
+    return changes.encoded_keys(AvroRowEncoder(TABLE.key_columns))
 
 
 def model(found: list[Record], rows: dict[int, Row]) -> list[tuple[int, Change]]:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from schemas.formats.change_avro import ChangeKeys
+from schemas.formats.outputs.records import AvroRowEncoder
 from schemas.records import Op
 from state.maintenance import merge
 from state.replica import Replica
@@ -25,7 +25,7 @@ from tests.kit.examples import examples
 from tests.kit.tables import vnode_of
 from tests.unit.state.test_compaction import TABLE, Changelog
 
-KEYS = ChangeKeys(TABLE.key_columns)
+KEYS = AvroRowEncoder(TABLE.key_columns)
 
 
 def draw(chance: random.Random) -> tuple[str, int, Decimal]:

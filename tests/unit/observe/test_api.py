@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
 
 from schemas.errors import Code, EnvironmentProblem
-from schemas.formats.names.lost import FieldsSeen
+from schemas.formats.row_names import FieldsSeen
 from schemas.records import Add, Alter, Drop, Lanes, Pause, Resume, Throttle
 from state.values.progress import Completed, InProgress, Progress
 from streaming.kafka.topics import Watermarks

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from schemas.formats.names.lost import FieldsSeen
+from schemas.formats.row_names import FieldsSeen
 from schemas.job import JobDefinition
 from schemas.kinds.columns import FormerNames
 from schemas.records import Add, Alter, Lanes

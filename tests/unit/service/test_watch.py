@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from schemas.errors import Code, EnvironmentProblem, TopicError
-from schemas.formats.names.lost import FieldsSeen
+from schemas.formats.row_names import FieldsSeen
 from streaming.core.health import HealthCondition
 from streaming.kafka.topics import Watermarks
 from streaming.service.trouble import UpstreamWatch

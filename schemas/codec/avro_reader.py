@@ -1,21 +1,37 @@
-"""Keys or values in Avro by a schema registry as structs, columnar; marked records by the fallback."""
+"""Records in Avro by a schema registry as structs, by the schema that each record names.
+
+They are read columnar, and marked ones by the fallback. What is read of a writer's schema are projections: of a row or
+key, or of Debezium's event. That is the envelope, a record of `op`, `after`, `source` and more, as Kafka Connect's
+converters write it; what days, times and decimals mean is in the writer's schema.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.avro.columns.by_id import RegisteredColumns
+from schemas.avro.cells import cell_of
+from schemas.avro.columns.records import RegisteredColumns
 from schemas.avro.fallback import RegisteredRecords
-from schemas.avro.projection import Project
+from schemas.avro.projection import (
+    Project,
+    Projection,
+    branches_of,
+    of_record,
+    of_value,
+    record_fields,
+)
 from schemas.avro.registered import Schemas
-from schemas.codec.debezium import event_type
-from schemas.codec.keyed import IS_DELETED
+from schemas.avro.writer_schemas import MisfitError, Schema
+from schemas.codec.debezium import event_type, images
+from schemas.codec.envelopes import IS_DELETED
+from schemas.codec.logs import NUMBERS, TEXTS
 from schemas.codec.results import (
     ReadStructs,
     fields_of,
@@ -26,7 +42,105 @@ from schemas.codec.results import (
     row_type,
 )
 from schemas.errors import Code, InputError
+from schemas.json.values import SubMicros
 from schemas.table import Column
+from schemas.types import ColumnType, TypeName
+
+if TYPE_CHECKING:
+    from schemas.formats.upsert import KeyForm
+
+
+def row_projects(
+    key: KeyForm,
+    columns: Sequence[Column],
+    key_columns: Sequence[Column],
+    sub_micros: SubMicros = "refuse",
+    deleted_field: str | None = None,
+    names: frozenset[str] | None = None,
+) -> dict[str, Project]:
+    """Projections, by the writer's schema, of a `value`, and of a `key` that is in Avro.
+
+    Of a value the `deleted_field` is read as well, as a text or a boolean; `names` as in `of_record`.
+    """
+    row = partial(of_record, sub_micros=sub_micros, names=names)
+    found: dict[str, Project] = {"value": partial(row, columns=columns)}
+    if deleted_field is not None and deleted_field not in {column.name for column in columns}:
+        found["value"] = partial(_of_row, columns=columns, deleted_field=deleted_field, of_columns=row)
+    if key == "record":
+        found["key"] = partial(of_record, columns=key_columns, exact=True, sub_micros=sub_micros)
+    elif key == "avro":
+        found["key"] = partial(of_value, column=key_columns[0])
+    return found
+
+
+def _of_row(
+    schema: Schema, columns: Sequence[Column], deleted_field: str, of_columns: Callable[..., Projection]
+) -> Projection:
+    kinds = {each["type"] for each in branches_of(record_fields(schema).get(deleted_field, "null"))}
+    name = TypeName.BOOLEAN if "boolean" in kinds else TypeName.STRING
+    deleted = Column(deleted_field, ColumnType(name), nullable=True)
+    return of_columns(schema, columns=[*columns, deleted])
+
+
+ENVELOPE = (
+    Column("op", ColumnType(TypeName.BINARY), nullable=True),
+    Column("ts_ms", ColumnType(TypeName.BIGINT), nullable=True),
+)
+SOURCE = (
+    *(Column(name, ColumnType(TypeName.BINARY), nullable=True) for name in TEXTS),
+    *(Column(name, ColumnType(TypeName.BIGINT), nullable=True) for name in NUMBERS),
+)
+"""The fields of an event's source that are read. Texts are read as bytes, for they need not be UTF-8."""
+TRANSACTION = Column("txId", ColumnType(TypeName.BIGINT), nullable=True)
+"""Read as well, where transactions are asked for."""
+
+
+def event_projects(
+    columns: Sequence[Column],
+    key_columns: Sequence[Column],
+    *,
+    whole: bool,
+    transactions: bool = False,
+    sub_micros: SubMicros = "refuse",
+    names: frozenset[str] | None = None,
+) -> dict[Literal["key", "value"], Project]:
+    """Projections of a `value` and a `key`. `whole` adds the row before; `transactions` adds the transaction's id.
+
+    `names` as in `of_record`, for rows.
+    """
+    parts: dict[str, Project] = {
+        "source": partial(_of_source, columns=source_columns(transactions=transactions))
+    }
+    for image in images(whole=whole):
+        parts[image] = partial(of_record, columns=columns, sub_micros=sub_micros, names=names)
+    return {
+        "value": partial(_of_event, parts=parts),
+        "key": partial(of_record, columns=key_columns, exact=True, sub_micros=sub_micros),
+    }
+
+
+def source_columns(*, transactions: bool) -> tuple[Column, ...]:
+    """The fields of an event's source that are read."""
+    return (*SOURCE, TRANSACTION) if transactions else SOURCE
+
+
+def _of_event(schema: Schema, parts: Mapping[str, Project]) -> Projection:
+    if not record_fields(schema).keys() & {column.name for column in ENVELOPE}:
+        raise MisfitError("a record that is no change event: it has no op")
+    return of_record(schema, ENVELOPE, parts=parts)
+
+
+def _of_source(schema: Schema, columns: Sequence[Column]) -> Projection:
+    """Fields of other types, as other connectors have them under these names, are left out."""
+    fields = record_fields(schema)
+
+    def fits(column: Column) -> bool:
+        try:
+            return column.name in fields and cell_of(column, fields[column.name]) is not None
+        except MisfitError:
+            return False
+
+    return of_record(schema, list(filter(fits, columns)))
 
 
 @dataclass

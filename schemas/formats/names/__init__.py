@@ -1,1 +1,0 @@
-"""Names of fields in upstream records, and which declared columns are among them."""
