@@ -19,12 +19,14 @@ import structlog
 from hypothesis import HealthCheck, settings
 from pyspark.sql import SparkSession
 
+from state.storage import Storage
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import admin, create_topic
 from streaming.runtime.spark_settings import SparkSettings
 from tests.kit import containers
 from tests.kit.fault_results import FaultResults
+from tests.kit.registry import FakeRegistry
 from tests.kit.spark import spark_session
 
 # A time limit on an example says more about the machine's load than about the code. `ci` draws the same
@@ -100,6 +102,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 @pytest.fixture
+def kafka(bootstrap: str) -> KafkaSettings:
+    return KafkaSettings(bootstrap)
+
+
+@pytest.fixture
 def topic(bootstrap: str, request: pytest.FixtureRequest) -> Iterator[TopicFactory]:
     """`topic(partitions=4, name="orders")` creates a topic and returns its name, which starts so."""
     kafka = KafkaSettings(bootstrap)
@@ -115,6 +122,19 @@ def topic(bootstrap: str, request: pytest.FixtureRequest) -> Iterator[TopicFacto
     client = admin(kafka)
     for deletion in client.delete_topics(made).values() if made else ():
         deletion.result(30)
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Storage:
+    found = Storage(str(tmp_path / "state"))
+    found.prepare()
+    return found
+
+
+@pytest.fixture
+def registry() -> Iterator[FakeRegistry]:
+    with FakeRegistry().serving() as serving:
+        yield serving
 
 
 @pytest.fixture(autouse=True)

@@ -8,11 +8,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 from confluent_kafka import Message, Producer
 
 from schemas.avro.codec import decode_barrier
-from schemas.formats.protocol import KeyEncoder
 from schemas.job import JobDefinition
 from schemas.json.barriers import BesideBarrier, decode_beside
 from schemas.records import BARRIER_HEADER, EPOCH_HEADER, Change, Row
@@ -22,13 +20,13 @@ from streaming.kafka.barriers import beside_barrier_in
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, header_of, located
 from streaming.kafka.topics import partitions_of
-from streaming.sink.columns import ChangeColumns, Encode, OutputChanges, SnapshotRows
+from streaming.sink.columns import ChangeColumns, OutputChanges, SnapshotRows
 from streaming.sink.dead_letters import PLACE_HEADER
 from streaming.sink.kafka import KafkaSink
 from streaming.sink.output import Output, SinkPartition
 from streaming.sink.protocol import Sink, Writer
 from tests.kit import barriers
-from tests.kit.list_sink import Lists
+from tests.kit.columns import changes_of, columns_of
 from tests.kit.sent_records import sent_reader
 from tests.kit.tables import table
 from tests.simulation.broker import Broker, Record, Topics
@@ -39,8 +37,8 @@ from tests.simulation.sink import SimulatedSink
 TABLE, PARTITIONS = table(), 2
 FIRST, SECOND, THIRD, FOURTH = (barriers.barrier(number, PARTITIONS) for number in range(1, 5))
 WRITER = "writer"
-Entry = Change | int | str
-"""A change, the epoch of a barrier, or something else."""
+Entry = Change | int
+"""A change, or the epoch of a barrier."""
 
 
 class TestOutput(ABC):
@@ -62,7 +60,7 @@ class TestOutput(ABC):
 
     @abstractmethod
     def read(self, partition: int) -> list[Entry]:
-        """What committed readers see of it, once all that lies there is decided."""
+        """Records that committed readers see of it, once every transaction is decided."""
 
     @abstractmethod
     def letters(self) -> list[tuple[bytes | None, bytes | None, str]]:
@@ -83,14 +81,14 @@ class TestOutput(ABC):
 
     def rows(self, *rows: tuple[int, Row]) -> SnapshotRows:
         """Rows of a snapshot, each for a partition."""
-        arrays = zip(TABLE.columns, half([row for _, row in rows]), strict=True)
+        arrays = zip(TABLE.columns, columns_of(TABLE.columns, [row for _, row in rows]), strict=True)
         by_name = {column.name: array for column, array in arrays}
         parts = np.array([number * self.job.part_count // PARTITIONS for number, _ in rows], np.int32)
         return SnapshotRows(output=self.output, parts=parts, barrier=SECOND, arrays=by_name)
 
     def runs(self, bounds: Sequence[int], *changes: tuple[int, Change]) -> list[OutputChanges]:
         """Changes of the table, each for a partition, cut at these places."""
-        decoded = Columns([change for _, change in changes])
+        decoded = changes_of(TABLE, [change for _, change in changes])
         rows = np.arange(len(changes))
         ops = np.array([change.op for _, change in changes], dtype=np.int8)
         partitions = np.array([partition for partition, _ in changes], dtype=np.int32)
@@ -106,34 +104,6 @@ class TestOutput(ABC):
         ).runs()
 
 
-def half(rows: Sequence[Row | None]) -> list[pa.Array]:
-    return [
-        pa.array([None if row is None else row[index] for row in rows], column.type.arrow)
-        for index, column in enumerate(TABLE.columns)
-    ]
-
-
-@dataclass
-class Columns:
-    """Decoded changes, as a lane has them."""
-
-    changes: Sequence[Change]
-
-    def __post_init__(self) -> None:
-        self.before = half([change.before for change in self.changes])
-        self.after = half([change.after for change in self.changes])
-        self.record_keys = pa.nulls(len(self.changes), pa.binary())
-        self.headers: pa.ListArray | None = None
-        rows = half([change.row for change in self.changes])
-        self.keys = [rows[index] for index in TABLE.key_indices]
-
-    def encoded_keys(self, encoder: KeyEncoder) -> pa.Array:
-        return encoder(self.keys)
-
-    def encoded_values(self, form: object, rows: object, ops: object, encode: Encode) -> pa.BinaryArray:
-        return encode()
-
-
 def shown(output: Output, key: bytes | None, value: bytes | None) -> Change:
     """A record as the checker reads it, whose key is that of its row."""
     reader = sent_reader(output.definition.format, output.columns, TABLE.key_columns)
@@ -142,24 +112,6 @@ def shown(output: Output, key: bytes | None, value: bytes | None) -> Change:
     names = [column.name for column in output.columns]
     assert reader.key(key) == tuple(change.row[names.index(name)] for name in TABLE.primary_key)
     return change
-
-
-class OfLists(TestOutput):
-    """In memory, and no records at all."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.sink: Lists = Lists()
-
-    def read(self, partition: int) -> list[Entry]:
-        found = self.sink.entries[self.output.partition(partition)]
-        return [entry if isinstance(entry, (Change, str)) else entry.curr for entry in found]
-
-    def letters(self) -> list[tuple[bytes | None, bytes | None, str]]:
-        return [(each.key, each.value, each.place) for each in self.sink.letters[self.job.dead_letters]]
-
-    def intrude(self, topic: str, partition: int) -> None:
-        self.sink.entries[self.output.partition(partition)].append("something")
 
 
 class Prompt(Scheduler):

@@ -1,4 +1,4 @@
-"""What a service relies on in its barrier source holds for every one of them, real and in memory."""
+"""Barrier sources, real and in memory, keep to all that a service relies on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from itertools import pairwise
 import pytest
 
 from schemas.errors import Code, Fenced, InputError
+from schemas.kinds.kinds import BARRIER_KINDS
 from state.values.aligned import AlignedBarrier
+from streaming.source.barriers.kinds import SOURCES
 from streaming.source.barriers.source import BarrierSource
 from tests.contracts.kafka_upstreams import Kafka, KafkaBeside, KafkaInjected, KafkaInjectedBeside
 from tests.contracts.upstreams import (
@@ -188,3 +190,9 @@ def test_a_source_whose_writer_another_instance_has_fenced_says_so(upstream: Tes
         source.check()
         upstream.fence()
         assert isinstance(await_end(source), Fenced)
+
+
+def test_every_kind_that_can_be_configured_has_a_source() -> None:
+    assert set(BARRIER_KINDS.values()) == set(SOURCES)
+    for name, kind in BARRIER_KINDS.items():
+        assert kind(kind=name).kind == name

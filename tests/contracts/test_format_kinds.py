@@ -12,21 +12,12 @@ from schemas.formats.protocol import Format
 from schemas.formats.registry import DEFAULT
 from schemas.formats.upsert import UpsertFormat
 from schemas.job import JobDefinition
-from schemas.records import Row
 from schemas.settings.config import ServiceConfig, check
-from tests.kit.line_format import LineFormat, LineRows, know_lines
-from tests.kit.tables import items, table
-from tests.kit.upstream import Upstream
-from tests.simulation.without_faults import without_faults
+from tests.kit.tables import table
 
 COPY = {"name": "copy", "output": "out"}
 TABLE = table({"id": "bigint", "part": "int", "v": "string"}, key=("id", "part"))
 CONFIG = {"state": "s", "table": TABLE.to_dict()}
-
-
-@pytest.fixture
-def lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    know_lines(monkeypatch)
 
 
 def declared(upstream: object, **job: object) -> tuple[Format, JobDefinition]:
@@ -134,48 +125,6 @@ def test_what_goes_together_in_an_output_is_taken() -> None:
         [found] = config.jobs
         assert found.barrier_topic is not None
         assert JobDefinition.from_json(found.to_json(), TABLE) == found
-
-
-@pytest.mark.usefixtures("lines")
-def test_a_new_kind_is_chosen_for_upstream_and_job_each_by_itself() -> None:
-    assert declared({"topic": "up", "format": "lines"})[0] == LineFormat()
-    plain, job = declared("up", format="lines")
-    assert (plain, job.format) == (DEFAULT, LineFormat())
-    assert JobDefinition.from_json(job.to_json(), TABLE) == job
-    assert job.differences(declared("up")[1]) == [
-        'barrier_topic was "out.barriers", is null',
-        'format was "lines", is null',
-    ]
-
-
-@pytest.mark.usefixtures("lines")
-def test_a_lane_sends_a_new_kind_that_its_twin_reads_and_the_judge_finds_lawful() -> None:
-    schema = table()
-    declared_job = {
-        "name": "copy",
-        "output": "copy",
-        "output_partitions": 2,
-        "rate_limit": 2,
-        "format": "lines",
-    }
-    job = JobDefinition.declare(declared_job, schema)
-    upstream = Upstream(schema, 2)
-    upstream.put_all(items(range(20)))
-    upstream.barrier()
-    upstream.put((3, 1, "other"))
-    upstream.put((99, 0, "new"))
-    world = without_faults(upstream, job)
-    rows, found = LineRows(len(schema.columns), len(schema.key_columns)), dict[Any, Row | None]()
-    topics = world.durable.topics
-    for place in topics.partitions(job.output):
-        for entry in topics.committed(place):
-            if entry.barrier is None:
-                change = rows.read_change(entry.key, entry.value)
-                assert rows.read_key(entry.key or b"") == schema.key_of(change.row)
-                found[schema.key_of(change.row)] = change.after
-    assert found == {schema.key_of(row): row for row in [*items(range(20)), (99, 0, "new")]} | {
-        (3,): (3, 1, "other")
-    }
 
 
 KEYLESS = {"state": "s", "table": {"name": "t", "columns": {"id": "bigint", "v": "string"}}}

@@ -1,4 +1,4 @@
-"""What lanes and driver rely on in a sink holds for every one of them, real and in memory."""
+"""Kafka's sink, on a broker and on that of the simulation: all that lanes and driver rely on."""
 
 from __future__ import annotations
 
@@ -10,12 +10,16 @@ from functools import partial
 
 import pytest
 
-from schemas.errors import BackfillError, Code, Fenced
+from schemas.errors import BackfillError, Code, ConfigError, Fenced
+from schemas.job import JobDefinition
 from schemas.kinds.kinds import DEFAULT_SINK, SINK_KINDS
 from schemas.records import Change, Op
+from schemas.settings.limits import Limits
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import admin
 from streaming.sink.dead_letters import DeadLetter
+from streaming.sink.kafka import KafkaSink
+from streaming.sink.kinds import SINKS, Sinks, SinkSetup
 from streaming.sink.output import Output, SinkPartition
 from streaming.sink.protocol import LaneWriters, Mark, NullWriter, Writer, open_writers
 from tests.contracts.outputs import (
@@ -23,10 +27,10 @@ from tests.contracts.outputs import (
     FOURTH,
     PARTITIONS,
     SECOND,
+    TABLE,
     THIRD,
     Entry,
     OfKafka,
-    OfLists,
     OfMemory,
     TestOutput,
 )
@@ -36,7 +40,6 @@ LETTER = DeadLetter(b"key", None, "EMPTY_RECORD", "up-0@7")
 
 @pytest.fixture(
     params=[
-        partial(OfLists),
         partial(OfMemory),
         partial(OfMemory, beside=True),
         pytest.param(partial(OfKafka), marks=pytest.mark.kafka),
@@ -276,7 +279,7 @@ def test_how_to_open_a_writer_goes_to_the_lanes_by_pickle() -> None:
 
 
 def test_a_null_writer_takes_everything_for_written() -> None:
-    output, null = OfLists(), NullWriter()
+    output, null = OfMemory(), NullWriter()
     assert null.already_sent(output.places(None), THIRD.curr, {})
     with null.transaction():
         write_first(output, null)
@@ -286,7 +289,7 @@ def test_a_null_writer_takes_everything_for_written() -> None:
 
 def test_a_crash_between_the_commits_of_two_sinks_is_made_good() -> None:
     other_kind = SINK_KINDS["kafka"].model_construct(kind="other")
-    outputs = opened(OfMemory()), opened(OfLists())
+    outputs = opened(OfMemory()), opened(OfMemory())
     definition = replace(outputs[1].job, name="other", output="other", sink=other_kind)
     outputs[1].output = Output(definition, outputs[1].output.table)
     opened(outputs[1])
@@ -308,5 +311,34 @@ def test_a_crash_between_the_commits_of_two_sinks_is_made_good() -> None:
     with open_writers(openers, before, "lane", 60_000) as writers:
         assert writers.already_sent(before, THIRD.curr, {}) == [False, True]
         send(writers)
-        assert set(writers.ends()) == set(outputs[0].places(None))
+        assert set(writers.ends()) == {*outputs[0].places(None), *outputs[1].places(None)}
     assert [each.entries() for each in outputs] == [FIRST_BATCH, FIRST_BATCH]
+
+
+# Kinds ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sink", [None, "kafka", {"kind": "kafka"}])
+def test_the_default_is_kafka_and_is_not_written_down(sink: object) -> None:
+    setup = SinkSetup(
+        kafka=KafkaSettings("none"), reserved=frozenset(), limits=Limits(), parks=False, key_columns=()
+    )
+    job = JobDefinition.declare({"name": "copy", "output": "copy", "sink": sink}, TABLE)
+    assert (job.sink, "sink" in job.to_json()) == (DEFAULT_SINK, False)
+    assert isinstance(Sinks(setup)(job), KafkaSink)
+    assert set(SINK_KINDS.values()) == set(SINKS)
+
+
+@pytest.mark.parametrize(
+    ("sink", "fault"),
+    [
+        ("files", "sink.kind 'files' is not one of: kafka"),
+        ({"folder": "f"}, "sink.kind None is not one of: kafka"),
+        (["kafka"], "sink.kind ['kafka'] is not one of: kafka"),
+        ({"kind": "kafka", "topic": "t"}, "unknown key 'sink.topic'"),
+    ],
+)
+def test_a_kind_or_a_key_that_is_not_there_is_refused(sink: object, fault: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        JobDefinition.declare({"name": "copy", "output": "copy", "sink": sink}, TABLE)
+    assert fault in caught.value.found

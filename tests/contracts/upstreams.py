@@ -65,7 +65,7 @@ class TestUpstream(ABC):
         """A micro-batch that holds everything."""
 
     def more(self, source: BarrierSource) -> list[AlignedBarrier]:
-        """What a source gives for what has come."""
+        """Barriers that a source gives for the records so far."""
         found = source.aligned(self.records())
         while source.has_more:
             found += source.aligned(self.records())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -28,12 +27,6 @@ READ_AS: dict[str, dict[str, Any]] = {
     "upsert in avro": UPSERT | REGISTERED,
     "debezium": DEBEZIUM | {"time": "isostring", "decimal": "string"},
 }
-
-
-@pytest.fixture
-def registry() -> Iterator[FakeRegistry]:
-    with FakeRegistry().serving() as serving:
-        yield serving
 
 
 @pytest.mark.parametrize(

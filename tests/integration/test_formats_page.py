@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 from click.testing import CliRunner
 
 from streaming.cli.app import load as load_command
@@ -19,12 +17,6 @@ PAGE = (Path(__file__).parents[2] / "docs" / "formats.md").read_text(encoding="u
 PRODUCE = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 PRINTED = re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL)
 COLUMNS = {"id": "bigint", "region": "string", "amount": "decimal(18,2)"}
-
-
-@pytest.fixture
-def registry() -> Iterator[FakeRegistry]:
-    with FakeRegistry().serving() as serving:
-        yield serving
 
 
 def is_as_printed(number: int, bootstrap: str, name: str, folder: Path, **config: Any) -> bool:

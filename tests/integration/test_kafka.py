@@ -41,11 +41,6 @@ Topic = Callable[..., str]
 NOBODY = "127.0.0.1:1"
 
 
-@pytest.fixture
-def kafka(bootstrap: str) -> KafkaSettings:
-    return KafkaSettings(bootstrap)
-
-
 def send(kafka: KafkaSettings, topic: str, values: list[bytes], *, partition: int = 0) -> None:
     producer = Producer(kafka.producer())
     for value in values:

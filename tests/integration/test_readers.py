@@ -15,11 +15,6 @@ from streaming.kafka.readers import Reader, readers_of
 Topic = Callable[..., str]
 
 
-@pytest.fixture
-def kafka(bootstrap: str) -> KafkaSettings:
-    return KafkaSettings(bootstrap)
-
-
 def send(kafka: KafkaSettings, topic: str, count: int, partition: int) -> None:
     producer = Producer(kafka.producer())
     for number in range(count):

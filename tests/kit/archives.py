@@ -25,7 +25,7 @@ class Archive:
     classifier: str | None = None
 
     def path(self) -> Path:
-        """Where it is on this machine. Raises: EnvironmentProblem when it can't be fetched."""
+        """Its place on this machine. Raises: EnvironmentProblem when it can't be fetched."""
         _, name, revision = self.coordinate.split(":")
         suffix = f"-{self.classifier}" if self.classifier else ""
         path = jar_cache() / f"{name}-{revision}{suffix}.{self.kind}"

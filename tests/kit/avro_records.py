@@ -77,7 +77,7 @@ def _decimals(kind: ColumnType) -> list[tuple[Schema, st.SearchStrategy[Any]]]:
 
 
 def fields_for(kind: ColumnType) -> list[tuple[Schema, st.SearchStrategy[Any]]]:
-    """What a writer may have for a column, each with values that fit, as Avro writes them without logical types."""
+    """Schemas that a writer may have for a column, with values that fit, as Avro writes them without logical types."""
     enum = {"type": "enum", "name": "Mood", "symbols": ["sad", "ok", "happy"]}
     day, at = "2026-01-31", "2026-01-31T12:00:00.123456+01:00"
     table: dict[TypeName, list[tuple[Schema, st.SearchStrategy[Any]]]] = {
@@ -199,6 +199,11 @@ def encoded(schema: Schema, value: Any) -> bytes:
     return out.getvalue()
 
 
+def framed(schema_id: int, schema: Schema, value: Any) -> bytes:
+    """A value in Avro behind the id of its schema."""
+    return frame(schema_id) + encoded(schema, value)
+
+
 @dataclass(frozen=True)
 class Writer:
     """A schema with the values of its fields, by name."""
@@ -212,7 +217,7 @@ class Writer:
         row = {
             name: fixed[name] if name in fixed else draw(values) for name, (_, values) in self.fields.items()
         }
-        return frame(self.schema.id) + encoded(self.avro, row)
+        return framed(self.schema.id, self.avro, row)
 
 
 def _renamed(schema: Schema, number: int) -> Schema:

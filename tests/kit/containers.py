@@ -76,5 +76,5 @@ def _await_answer(address: str) -> None:
 
 
 def _substituted(text: str) -> str:
-    """As compose does with `${NAME:-default}`."""
+    """Variables filled in as compose does with `${NAME:-default}`."""
     return _SUBSTITUTION.sub(lambda match: os.environ.get(match[1]) or match[2], text)

@@ -102,7 +102,7 @@ class Database:
         self.log.append(transaction)
 
     def finish(self, transaction: Transaction) -> None:
-        """What was committed is seen from now on, and its rows are free."""
+        """Commit: its changes are seen from now on, and its rows are free."""
         if transaction.committed_lsn is None:
             return
         for key, row in transaction.rows.items():
@@ -136,11 +136,11 @@ class Database:
                 self.change(transaction, self._random.choice(others), self._row(None), moves=False)
 
     def is_taken(self, key: int, waiting: Transaction) -> bool:
-        """Whether a transaction has to wait for another one to write this row."""
+        """True if a transaction has to wait for another one to write this row."""
         return any(key in each.rows for each in self._running.values() if each is not waiting)
 
     def row_in(self, transaction: Transaction, key: int) -> Row | None:
-        """As a transaction sees it."""
+        """The table as a transaction sees it."""
         return transaction.rows[key] if key in transaction.rows else self.rows.get(key)
 
     def change(self, transaction: Transaction, key: int, row: Row | None, *, moves: bool = True) -> None:
@@ -198,7 +198,7 @@ class Connector:
             self._left, self._sent = None, self._sent + 1
 
     def confirm(self) -> None:
-        """What was sent is acknowledged, and the slot moves."""
+        """Acknowledge all that was sent; the slot moves."""
         if self._sent > self._confirmed:
             self._confirmed = self.random.randint(self._confirmed + 1, self._sent)
             self.confirmed_lsn = self.database.log[self._confirmed - 1].committed_lsn or 0
@@ -214,7 +214,7 @@ class Connector:
             self.send()
 
     def confirm_all(self) -> None:
-        """What was sent; and if that is all of the log, what is written, as by a heartbeat."""
+        """The end of all that was sent; if that is all of the log, the log's end, as by a heartbeat."""
         log = self.database.log
         if self._left is None and self._sent == len(log):
             self.confirmed_lsn = self.database.written_lsn

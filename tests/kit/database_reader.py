@@ -46,7 +46,7 @@ class Selected(NamedTuple):
 
 @dataclass
 class Way:
-    """How it is done. Canaries do one of these in another way."""
+    """Steps of the reader. Canaries do one of these in another way."""
 
     verdicts: Callable[[TableRead, int, Sequence[Event]], Sequence[int]] = lambda read, due, events: verdicts(
         read,
@@ -59,9 +59,9 @@ class Way:
     due: Callable[[TableRead, Sequence[int], Sequence[Streamed]], int] = TableRead.due
     proof: Callable[[Connector], Callable[[], Streamed]] = lambda connector: _proof(connector)
     snapshot_first: bool = True
-    """Whether a chunk's snapshot is the one of its rows, not a later one."""
+    """True if a chunk's snapshot is the one of its rows, not a later one."""
     starts_early: bool = True
-    """Whether events are read from behind those that the first snapshot sees."""
+    """True if events are read from behind those that the first snapshot sees."""
     keeps_waiting: bool = True
     knows_repetitions: bool = True
 
@@ -130,7 +130,7 @@ class Reader:
         self.selected[after] = Selected(chunk, {key: rows[key] for key in taken})
 
     def arrive(self) -> None:
-        """What a read found is staged, and known to the next batch."""
+        """Stage the rows of a read, for the next batch."""
         if self.selected:
             after = self.random.choice([*self.selected])
             selected = self.selected.pop(after)

@@ -84,7 +84,7 @@ def recorded(name: str, server: str = "postgres") -> list[Recorded]:
 
 
 def recorded_schemas(server: str = "postgres") -> KnownSchemas:
-    """What a registry had for the recording `avro`."""
+    """Schemas of the registry of the recording `avro`."""
     found = json.loads((RECORDS / f"debezium-{server}-avro-schemas.json").read_text(encoding="utf-8"))
     return KnownSchemas(
         tuple(WriterSchema(int(number), json.dumps(schema)) for number, schema in found.items())
@@ -133,7 +133,7 @@ class DebeziumUpstream(RealUpstream):
         return sum(map(len, self._events[-events:]))
 
     def envelope(self, op: str, after: dict[str, Any] | None) -> bytes:
-        """As the connector writes it now."""
+        """The row as the connector writes it now."""
         return _json(self._event_of(op, after))
 
     def _event_of(self, op: str, after: dict[str, Any] | None) -> dict[str, Any]:
@@ -196,7 +196,7 @@ class AvroDebeziumUpstream(DebeziumUpstream):
         self.sections, self._registry = {"registry": {"url": registry.url}}, registry
 
     def envelope(self, op: str, after: dict[str, Any] | None) -> bytes:
-        """As `DebeziumUpstream.envelope`."""
+        """An envelope as `DebeziumUpstream.envelope` writes it."""
         fields = [
             *_fields(self.table.columns),
             *({"name": name, "type": ["null", "int"]} for name in self.more),

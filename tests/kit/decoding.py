@@ -39,7 +39,7 @@ def raw(found: Sequence[Record]) -> Records:
 
 
 def batch_of(format_: UpstreamFormat, table: TableSchema, records: Records) -> pa.RecordBatch:
-    """As a lane decodes them, by a decoder that has read nothing before."""
+    """Records as a lane decodes them, by a decoder that has read nothing before."""
     numbers = RecordVnodes(format_, table).of(records).numbers
     return RecordDecoder(format_, table).decoded(records, numbers)
 
@@ -111,7 +111,7 @@ def _wrong(
 def _wrong_beside(
     changes: Changes, format_: UpstreamFormat, table: TableSchema, found: Sequence[Record]
 ) -> list[object]:
-    """What a record has beside its change, and its vnode."""
+    """Differences of what a record has beside its change, and of its vnode."""
     wrong: list[object] = []
     for row, record in zip(changes.rows.to_pylist(), _reference(format_, table, found), strict=True):
         if isinstance(record, str) or record.change is None:

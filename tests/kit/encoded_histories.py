@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from schemas.avro.codec import barrier_header, encode_barrier
 from schemas.kinds.projection import output_columns
+from schemas.records import Barrier, BarrierKind, VnodeProgress
 from schemas.table import TableSchema
 from streaming.reading.entries import Source
 from streaming.reading.records.forms import CHANGE_FORM
@@ -24,7 +25,7 @@ from tests.kit.masks import HASH_KEY
 class ListSource:
     """A partition in memory."""
 
-    items: list[TopicEntry]
+    items: Sequence[TopicEntry]
 
     def entries(self) -> Iterator[TopicEntry]:
         yield from self.items
@@ -36,15 +37,29 @@ class ListSource:
         return False
 
 
+def numbered(entries: Iterable[TopicEntry]) -> list[ListSource]:
+    """A topic of one partition: entries in their order, by offsets from 0 on."""
+    return [ListSource([entry._replace(offset=offset) for offset, entry in enumerate(entries)])]
+
+
+def closing(barrier: Barrier) -> TopicEntry:
+    """A barrier as it lies in a partition."""
+    return TopicEntry(0, None, encode_barrier(barrier), barrier_header(barrier))
+
+
+def barrier(number: int, *progress: VnodeProgress) -> TopicEntry:
+    """A barrier of a topic of one partition, whose epoch follows from its number."""
+    kind = BarrierKind.CHECKPOINT
+    return closing(Barrier(number << 16, (number - 1) << 16, kind, 1, 0, progress=progress))
+
+
 def encode(items: Sequence[Item], key_codec: KeyCodec, codec: ChangeCodec) -> list[TopicEntry]:
     """Records as they lie in a partition; each barrier has a gap behind it, as transactions leave it."""
     entries: list[TopicEntry] = []
     offset = 0
     for item in items:
         if item.barrier is not None:
-            entries.append(
-                TopicEntry(offset, None, encode_barrier(item.barrier), barrier_header(item.barrier))
-            )
+            entries.append(closing(item.barrier)._replace(offset=offset))
             offset += 2
         else:
             assert item.key is not None
@@ -90,7 +105,7 @@ def of_changes(rows: TableSchema | OutputView, *sources: Source) -> list[Source]
 
 
 def judge(history: History) -> Report:
-    """What `verify` says of a history, without a broker."""
+    """The report of `verify` on a history, without a broker."""
     upstream, output = encoded(history)
     return Checker(
         history.table,

@@ -224,7 +224,7 @@ class FedPage:
 
 
 def attach(vitals: Vitals, maintenance: Callable[[], tuple[Maintenance, ...]]) -> None:
-    """As a run does whose barriers and batches are never in trouble."""
+    """Attach parts of a run whose barriers and batches are never in trouble."""
     vitals.attach(_NoBarriers(), _NoBatches(), _Works(maintenance))  # type: ignore[arg-type]
 
 

@@ -62,7 +62,7 @@ def intervals(entries: Sequence[TopicEntry]) -> list[list[TopicEntry]]:
 
 
 def remove_beginning(bootstrap: str, topic: str, before: int, *, partition: int = 0) -> None:
-    """What retention does to a partition."""
+    """Delete the records of a partition below an offset, as retention does."""
     admin = AdminClient(KafkaSettings(bootstrap).client())
     for answer in admin.delete_records([TopicPartition(topic, partition, before)]).values():
         answer.result(30)

@@ -139,7 +139,7 @@ class KillScenario:
             process.kill()
 
     def reached(self, failpoint: str) -> bool:
-        """Whether it happened."""
+        """True if it happened."""
         return (self.logs / f"failpoint-{failpoint.split('@')[0].split(':')[0]}").exists()
 
     def await_reached(self, process: Process, failpoint: str) -> None:

@@ -29,7 +29,7 @@ def problem(status: int, code: int, message: str) -> Answer:
 
 @dataclass
 class MemoryRegistry:
-    """What it holds: schemas by id, and the ids of each subject in the order of their versions."""
+    """Contents: schemas by id, and the ids of each subject in the order of their versions."""
 
     schemas: dict[int, dict[str, Any]] = field(default_factory=dict)
     subjects: dict[str, list[int]] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class MemoryRegistry:
         return number
 
     def takes(self, subject: str, body: Any) -> bool:
-        """Whether a schema may become a version of the subject."""
+        """True if a schema may become a version of the subject."""
         return True
 
     def response(self, method: str, path: str, body: Any, authorization: str | None) -> tuple[int, bytes]:

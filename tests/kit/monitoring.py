@@ -45,7 +45,7 @@ def _program() -> Path | None:
 
 
 def asked(rules: str, scrapes: Sequence[tuple[int, str]], queries: Sequence[str], at_ms: int) -> Evaluation:
-    """What Prometheus says of rules, and of queries as of `at_ms` over scrapes, each an instant and its text.
+    """Prometheus' answers to rules, and to queries as of `at_ms` over scrapes, each an instant and its text.
 
     Skips the test where it can't be built.
     """

@@ -58,7 +58,7 @@ def read(format_: UpstreamFormat, table: TableSchema, record: Record) -> Value |
 def by_columns(
     format_: UpstreamFormat, table: TableSchema, records: Sequence[Record], expected: Sequence[Value | Code]
 ) -> bool:
-    """Whether these are read by the fast way; then each is what is expected."""
+    """True if these are read by the fast way; then each is what is expected."""
     try:
         found = fast(format_, table, records)
     except NotColumnarError:

@@ -1,4 +1,4 @@
-"""Where rows come from, for encoders that are called without a lane."""
+"""Origins of rows, for encoders that are called without a lane."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BARRIER = Barrier(2 << 16, 1 << 16, BarrierKind.BARRIER, 1, 1_700_000_000_123)
 
 
 def origins(count: int) -> Origins:
-    """That many rows of one part and interval."""
+    """Origins of that many rows of one part and interval."""
     return origins_at(BARRIER, count=count)
 
 

@@ -38,7 +38,7 @@ def _read(share: float) -> dict[int, Progress]:
 
 
 def _some(live: int, going_to: float | None = None, *, paused: bool = False) -> Callable[[FedPage], Shown]:
-    """So many complete jobs, and perhaps one that reads in the last ten minutes of the hour, up to a share."""
+    """A number of complete jobs, and perhaps one that reads in the last ten minutes of the hour, up to a share."""
 
     def shown(fed: FedPage) -> Shown:
         names = ("orders-copy", "big-orders", "orders-search", "orders-audit", "eu-orders")[:live]

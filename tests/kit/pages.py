@@ -51,7 +51,7 @@ Step = Command | Text
 
 
 def steps(page: str) -> Iterator[Step]:
-    """What the page has its reader do, in its order."""
+    """Steps that the page has its reader do, in its order."""
     for block in _BLOCK.finditer(page):
         language, body = block.groups()
         if language == "console":
@@ -62,7 +62,7 @@ def steps(page: str) -> Iterator[Step]:
 
 
 def is_as_shown(shown: str, printed: str) -> bool:
-    """Whether the lines are those of the page, but for numbers, the width of columns, and what stands for anything."""
+    """True if the lines are those of the page, but for numbers, the width of columns, and what stands for anything."""
     pattern = "".join(
         r"(?:.*\n)*?" if line == "…" else r".*".join(map(_words, line.rstrip().split("…"))) + r" *\n"
         for line in shown.splitlines()

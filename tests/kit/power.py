@@ -23,7 +23,7 @@ from tests.kit.power_shim.sitecustomize import note
 
 
 class Disk:
-    """What a power failure would leave of a folder."""
+    """A folder as a power failure would leave it."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder.resolve()

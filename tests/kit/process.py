@@ -67,7 +67,7 @@ class Process:
         return [json.loads(line) for line in list(self.lines) if f'"event": "{event}"' in line]
 
     def children(self) -> list[psutil.Process]:
-        """Those of a process that lives: the number of one that has ended may be another's by now."""
+        """Children of a process that lives: the number of one that has ended may be another's by now."""
         if self.popen.poll() is not None:
             return []
         try:
@@ -84,7 +84,7 @@ class Process:
                 child.kill()
 
     def wrote_lines_only(self) -> bool:
-        """Whether all that it has said are log lines, and no stack trace, say."""
+        """True if all of its output is log lines, and no stack trace, say."""
         return all(line.startswith("{") and line.rstrip().endswith("}") for line in self.lines)
 
     def end(self, number: signal.Signals | None = None, *, limit_s: float = WAIT_S) -> int:

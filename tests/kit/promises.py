@@ -22,7 +22,7 @@ _ROW = re.compile(r"^\| (.+) \|$", re.MULTILINE)
 
 
 def sentences(page: str) -> Iterator[str]:
-    """What a page states, in its order: sentences of paragraphs and of items, and rows of tables, without links.
+    """Statements of a page, in its order: sentences of paragraphs and of items, and rows of tables, without links.
 
     Blocks of code, headings, heads of tables, and texts before the first section are none.
     """

@@ -68,7 +68,7 @@ class RealUpstream:
         self.table, self.kafka, self.name, self.partitions = table, kafka, topic, partitions
         self.rows: dict[Key, Row] = {}
         self.age_ms = self.ahead_ms = 0
-        """How long ago records are said to be written, and how far the barriers' clock is ahead."""
+        """The age that records are said to have, and how far the barriers' clock is ahead."""
         self.headers: list[tuple[str, str | bytes | None]] = []
         self.last: Barrier | None = None
         for made in filter(None, (topic, barriers)):  # before a service looks for it
@@ -130,7 +130,7 @@ class RealUpstream:
         return self.last
 
     def next(self) -> Barrier:
-        """What the next barrier would be, for tests that send its copies themselves."""
+        """The next barrier, for tests that send its copies themselves."""
         self._injector.stop()  # it reads the topic's end again before it injects
         return next_barrier(self.last, partitions=self.partitions, now_ms=unix_ms(), mutation=None)
 
@@ -220,7 +220,7 @@ class Run:
         return not self._ended
 
     def is_complete(self, job: str) -> bool:
-        """Whether every part of the job was read to its end."""
+        """True if every part of the job was read to its end."""
         if not self.reports:
             return False
         report = self.reports[-1]
@@ -308,7 +308,7 @@ class Stage:
     def verify(
         self, number: int = 0, *, output: str | None = None, complete: bool = True, **how: Any
     ) -> Report:
-        """What `verify` says of the output of a job, or of another topic as if it were."""
+        """The report of `verify` on the output of a job, or on another topic as if it were."""
         config, upstream = self.config(), self.upstream
         job = config.jobs[number]
         given = {"hash_key": hash_key_of(job), "key": job.key, "from_now": job.from_now}

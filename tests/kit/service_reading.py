@@ -1,4 +1,4 @@
-"""What the service's own decoder reads of a record, beside what the checker's reader does: the one place for both."""
+"""Records by the service's own decoder beside those by the checker's reader: the one place for both."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class SingleRecords:
 def single_records(
     format_: UpstreamFormat, columns: Sequence[Column], key_columns: Sequence[Column]
 ) -> SingleRecords:
-    """That decoder over rows of these columns."""
+    """A format's decoder over rows of these columns, for single records."""
     return SingleRecords(format_.decoder(columns, key_columns))
 
 

@@ -136,7 +136,7 @@ class SparkCluster:
 
 
 def packages(archive: Path) -> Path:
-    """What `pip install --target` would put into a folder, without Spark's jars, in an archive."""
+    """An archive of all that `pip install --target` would put into a folder, without Spark's jars."""
     with tarfile.open(archive, "w") as out:
         for entry in sorted(
             spark_home().parent.iterdir()

@@ -50,13 +50,13 @@ class TokenServer:
     body: bytes | None = None
     location: str | None = None
     asked: list[dict[str, str]] = field(default_factory=list)
-    """What each question had in its body."""
+    """Fields of the body of each question."""
     given: list[str] = field(default_factory=list)
     url: str = ""
     key: rsa.RSAPrivateKey = field(default_factory=lambda: rsa.generate_private_key(65_537, 2_048))
 
     def keys(self) -> str:
-        """What it publishes: a JWK set."""
+        """Its public keys: a JWK set."""
         numbers = self.key.public_key().public_numbers()
         entry = {"kty": "RSA", "alg": "RS256", "use": "sig", "kid": _KEY}
         return json.dumps({"keys": [{**entry, "n": _number(numbers.n), "e": _number(numbers.e)}]})

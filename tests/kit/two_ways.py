@@ -88,11 +88,6 @@ def fast(format_: UpstreamFormat, table: TableSchema, records: Sequence[Record])
     return list(map(_sound, found))
 
 
-def together(format_: UpstreamFormat, table: TableSchema, records: Sequence[Record]) -> list[UpstreamRecord]:
-    """By whichever way reads each. Raises: NotColumnarError for an invalid record."""
-    return list(map(_sound, decoded(format_, table, records)))
-
-
 def one_by_one(
     format_: UpstreamFormat, table: TableSchema, records: Sequence[Record]
 ) -> list[UpstreamRecord]:
@@ -103,7 +98,7 @@ def one_by_one(
 
 
 def agree(format_: UpstreamFormat, table: TableSchema, records: Sequence[Record]) -> bool:
-    """Whether the fast way reads all of these; then it reads what the other one does."""
+    """True if the fast way reads all of these; then it reads what the other one does."""
     try:
         found = fast(format_, table, records)
     except NotColumnarError:
@@ -113,7 +108,7 @@ def agree(format_: UpstreamFormat, table: TableSchema, records: Sequence[Record]
 
 
 def as_text(found: Sequence[object]) -> str:
-    """As equal as -0.0 is not to 0.0; Arrow and fastavro name UTC differently."""
+    """Text in which -0.0 is not 0.0, and UTC has one name; Arrow and fastavro name it differently."""
     return repr(found).replace("zoneinfo.ZoneInfo(key='UTC')", "datetime.timezone.utc")
 
 

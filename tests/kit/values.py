@@ -25,7 +25,7 @@ key_types = column_types.filter(lambda kind: kind.allowed_in_key)
 
 
 def integers_around_powers_of_two(low: int, high: int) -> st.SearchStrategy[int]:
-    """Where a number's bytes become one more, which uniform draws hardly ever meet."""
+    """Numbers at which one more byte is needed, which uniform draws hardly ever meet."""
     edges = {sign * (1 << bit) + step for bit in range(128) for sign in (1, -1) for step in (-1, 0, 1)}
     inside = sorted(edge for edge in edges | {low, high, 0} if low <= edge <= high)
     return st.sampled_from(inside) | st.integers(low, high)

@@ -60,7 +60,7 @@ def decoded(codec: ChangeCodec, value: bytes) -> Change | None:
 
 
 def as_text(changes: Sequence[Change | None]) -> str:
-    """As equal as NaN is to NaN, and -0.0 is not to 0.0; Arrow and fastavro name UTC differently."""
+    """Text in which NaN is NaN, -0.0 is not 0.0, and UTC has one name; Arrow and fastavro name it differently."""
     return repr(changes).replace("zoneinfo.ZoneInfo(key='UTC')", "datetime.timezone.utc")
 
 

@@ -55,7 +55,7 @@ def batches_with_columns(
 
 
 def assert_plain(encoded: pa.BinaryArray) -> None:
-    """What a caller that hands the buffers on by pointer relies on."""
+    """Check all that a caller relies on that hands the buffers on by pointer."""
     assert isinstance(encoded, pa.BinaryArray)
     assert encoded.null_count == 0
     assert encoded.offset == 0

@@ -1,97 +1,23 @@
-"""Whole columns of Debezium's events say what the twin says of each, and nothing of what it would refuse."""
+"""Debezium's events in JSON: usual ones are read by whole columns, and each other one by itself."""
 
 from __future__ import annotations
 
 import json
-from typing import NamedTuple
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from schemas.errors import Code, InputError
 from schemas.formats.debezium import DebeziumFormat
 from schemas.json.placeholder import UNAVAILABLE
 from schemas.json.tokens import MAX_DEPTH, MAX_NUMBER
-from schemas.records import Op
 from schemas.table import declare
-from tests.kit.debezium import RECORDED, recorded
 from tests.kit.decoding import Record
-from tests.kit.examples import examples
 from tests.kit.two_ways import agree, one_by_one, results, results_alone
 from tests.kit.two_ways import fast as by_columns
-from tests.property.test_column_readers import mutations
-from tests.property.test_decoded_events import FRAMED, PRECISE, TABLE, TEXT, WHOLE, WHOLE_FRAMED, events
+from tests.property.test_decoded_events import FRAMED, PRECISE, TABLE, TEXT, WHOLE
 
 PLAIN = {"precise": PRECISE, "transactions": PRECISE.with_transactions(), "text": TEXT, "whole": WHOLE}
-FORMATS = PLAIN | {"framed": FRAMED, "whole framed": WHOLE_FRAMED}
-few = settings(max_examples=examples(60))
-
-
-class Drawn(NamedTuple):
-    """A format, and strategies for its events."""
-
-    format: DebeziumFormat
-    sound: st.SearchStrategy[Record]
-    odd: st.SearchStrategy[Record]
-
-
-@pytest.fixture(scope="module", params=list(FORMATS.values()), ids=list(FORMATS))
-def drawn(request: pytest.FixtureRequest) -> Drawn:
-    return Drawn(request.param, *(events(TABLE, request.param, odd=odd) for odd in (False, True)))
-
-
-@few
-@given(data=st.data())
-def test_columns_read_what_the_twin_reads(drawn: Drawn, data: st.DataObject) -> None:
-    agree(drawn.format, TABLE, data.draw(st.lists(drawn.sound, min_size=1, max_size=6)))
-
-
-@few
-@given(data=st.data())
-def test_columns_read_no_record_that_the_twin_refuses(drawn: Drawn, data: st.DataObject) -> None:
-    agree(drawn.format, TABLE, data.draw(st.lists(drawn.odd, min_size=1, max_size=3)))
-
-
-@few
-@given(data=st.data())
-def test_columns_read_no_broken_record_otherwise_than_the_twin(drawn: Drawn, data: st.DataObject) -> None:
-    records = data.draw(st.lists(drawn.sound, min_size=1, max_size=3))
-    place, half = data.draw(st.integers(0, len(records) - 1)), data.draw(st.integers(0, 1))
-    broken = list(records[place])
-    broken[half] = data.draw(mutations(broken[half] or b"{}"))
-    records[place] = (broken[0], broken[1])
-    agree(drawn.format, TABLE, records)
-
-
-@pytest.mark.parametrize(
-    ("name", "format_"),
-    [("plain", PRECISE), ("plain", PRECISE.with_transactions()), ("schemas", FRAMED.with_transactions())],
-    ids=["precise", "transactions", "framed"],
-)
-def test_recorded_events_are_read(name: str, format_: DebeziumFormat) -> None:
-    """But for those with the extremes of the recording, which the twin refuses as well, and a list as text."""
-    found: list[Record] = [(each.key, each.value) for each in recorded(name) if "orders" in each.topic]
-    read = [each for each in found if agree(format_, SCALED, [each])]
-    assert len(read) > len(found) * 0.8
-    assert agree(format_, SCALED, read)
-    assert {Op.INSERT, Op.DELETE} == {
-        each.change.op for each in one_by_one(format_, SCALED, read) if each.change
-    }
-    assert any(each.unchanged for each in one_by_one(format_, SCALED, read))
-
-
-SCALED = declare(
-    {
-        "name": RECORDED.name,
-        "columns": {
-            each.name: str(each.type) for each in RECORDED.columns if each.name not in ("tags", "free")
-        },
-        "primary_key": list(RECORDED.primary_key),
-    }
-)
-"""The same without a list, which is text to the twin, and a decimal whose values have a scale each."""
 
 
 def event(**fields: object) -> Record:
@@ -118,7 +44,7 @@ def test_a_usual_event_is_read(format_: DebeziumFormat) -> None:
 
 
 def inserted(text: bytes) -> Record:
-    """Behind the op, where the twin looks at nothing, but reads all."""
+    """Behind the op, where the reference decoder looks at nothing, but reads all."""
     assert SOUND[1] is not None
     return SOUND[0], SOUND[1].replace(b'"op":"u"', b'"op":"u","more":' + text)
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from io import BytesIO
 from typing import Any
 
-import fastavro
 import pytest
 from hypothesis import strategies as st
 
-from schemas.avro.registered import KnownSchemas, WriterSchema, frame
+from schemas.avro.registered import KnownSchemas, WriterSchema
 from schemas.errors import ConfigError
 from schemas.formats.append import AppendFormat
 from schemas.formats.debezium import DebeziumFormat
@@ -20,6 +18,7 @@ from schemas.formats.upsert import UpsertFormat
 from schemas.kinds.columns import FormerNames, fill_of
 from schemas.table import TableSchema, declare
 from schemas.types import ColumnType, TypeName, Value, json_literal
+from tests.kit import avro_records
 from tests.kit.decoding import Record, changes_of, differences
 from tests.kit.drawn import drawn
 from tests.kit.service_reading import disagreements
@@ -53,7 +52,7 @@ def table_of(*, key: bool) -> TableSchema:
 
 @st.composite
 def rows(draw: st.DrawFn) -> Found:
-    """What a record has under each name, in any order, and what the table has of it, now and formerly."""
+    """Fields of a record, in any order, and the columns that the table has of them, now and formerly."""
     cells: Cells = {}
     expected, formerly = dict[str, Value](), dict[str, Value]()
     for column, names in NAMES.items():
@@ -165,12 +164,6 @@ def test_events_in_json(with_frame: bool) -> None:
     check(format_, TABLE, [(KEY, value) for value in values], found)
 
 
-def encoded(schema: dict[str, Any], value: dict[str, Any], schema_id: int) -> bytes:
-    target = BytesIO()
-    fastavro.schemaless_writer(target, fastavro.parse_schema(schema), value)
-    return frame(schema_id) + target.getvalue()
-
-
 AVRO_NAMES = {"old s": "old_s", "älter": "aelter"}
 
 
@@ -188,7 +181,9 @@ def test_rows_by_a_registry() -> None:
             row[AVRO_NAMES.get(name, name)] = value
         schema = {"type": "record", "name": "Row", "fields": fields}
         schemas.append(WriterSchema(number, json.dumps(schema)))
-        records.append((encoded(KEY_SCHEMA, {"id": 1}, 1_000), encoded(schema, row, number)))
+        records.append(
+            (avro_records.framed(1_000, KEY_SCHEMA, {"id": 1}), avro_records.framed(number, schema, row))
+        )
     known = KnownSchemas((*schemas, WriterSchema(1_000, json.dumps(KEY_SCHEMA))))
     check(UpsertFormat(encoding="avro-registry").with_schemas(known), table, records, found)
 

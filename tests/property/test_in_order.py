@@ -22,6 +22,7 @@ from streaming.lane.changes import Changes
 from streaming.lane.redelivered import RedeliveryFilter
 from streaming.lane.task import UndoneError
 from streaming.source.decoded import POSITION, UNCHANGED
+from tests.kit import columns
 from tests.kit.examples import examples
 from tests.kit.in_order import InOrder
 from tests.kit.log_positions import position_column
@@ -111,29 +112,14 @@ class Connector:
 
 def changes_of(found: list[tuple[int, Sent]]) -> Changes:
     records = [sent.record for _, sent in found]
-    made = [record.change for record in records if record.change is not None]
-
-    def half(rows: list[tuple[object, ...] | None]) -> tuple[pa.Array, ...]:
-        return tuple(
-            pa.array([None if row is None else row[index] for row in rows], column.type.arrow)
-            for index, column in enumerate(TABLE.columns)
-        )
-
     rows = {
         PARTITION: pa.array([0] * len(found), pa.int32()),
         OFFSET: pa.array([offset for offset, _ in found], pa.int64()),
         POSITION: position_column(record.position for record in records),
         UNCHANGED: pa.array([r.unchanged for r in records], pa.list_(pa.int32())),
     }
-    return Changes(
-        interval=np.zeros(len(found), np.int64),
-        vnodes=np.zeros(len(found), np.int32),
-        ops=np.array([change.op for change in made], np.int8),
-        before=half([change.before for change in made]),
-        after=half([change.after for change in made]),
-        keys=(pa.array([sent.key for _, sent in found], pa.int64()),),
-        rows=pa.table(rows),
-    )
+    made = [record.change for record in records if record.change is not None]
+    return columns.changes_of(TABLE, made, pa.table(rows))
 
 
 Made = list[tuple[int, Op, tuple[object, ...] | None, tuple[object, ...] | None]]
@@ -161,7 +147,7 @@ class Lane:
         return made, redelivered.seen
 
     def is_in_order(self, found: list[tuple[int, Sent]], seen: Mapping[int, Seen]) -> bool:
-        """Whether no position falls."""
+        """True if no position falls."""
         changes = changes_of(found)
         try:
             RedeliveryFilter(seen)(changes, changes.encoded_keys(KEYS))
@@ -176,10 +162,7 @@ class Lane:
         found = [self.rows.get(key) for key in order.distinct.to_pylist()]
         stored = Stored(
             np.array([row is not None for row in found]),
-            tuple(
-                pa.array([None if row is None else row[index] for row in found], column.type.arrow)
-                for index, column in enumerate(TABLE.columns)
-            ),
+            columns.columns_of(TABLE.columns, found),
         )
         changes, lacking = with_unchanged(changes, order, stored)
         assert not lacking

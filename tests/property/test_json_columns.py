@@ -28,7 +28,6 @@ from tests.kit.values import column_lists
 from tests.property.test_columnar_twin import Batch, assert_plain, batches_with_columns
 
 every_encoding = pytest.mark.parametrize("encoding", ["json", "json-schema"])
-NAIVE = dt.datetime(2026, 1, 1)  # noqa: DTZ001
 
 
 def texts_of(kind: str, values: Sequence[Value], encoding: Encoding = "json") -> list[str]:

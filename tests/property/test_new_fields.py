@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from io import BytesIO
 from typing import Any
 
-import fastavro
 import pytest
 from hypothesis import strategies as st
 
-from schemas.avro.registered import KnownSchemas, WriterSchema, frame
+from schemas.avro.registered import KnownSchemas, WriterSchema
 from schemas.errors import Code
 from schemas.formats.append import AppendFormat
 from schemas.formats.debezium import DebeziumFormat
@@ -19,6 +17,7 @@ from schemas.formats.protocol import UpstreamFormat
 from schemas.formats.upsert import UpsertFormat
 from schemas.table import TableSchema, declare
 from streaming.lane.faults import find_faults
+from tests.kit import avro_records
 from tests.kit.decoding import Record, changes_of, differences
 from tests.kit.drawn import drawn
 
@@ -88,16 +87,18 @@ def test_records_by_a_registry(is_event: bool) -> None:
             parts = [{"name": "op", "type": "string"}, {"name": "after", "type": schema}]
             schema, value = {"type": "record", "name": "E", "fields": parts}, {"op": "c", "after": value}
         schemas.append(WriterSchema(number, json.dumps(schema)))
-        found.append((names, (encoded(KEY_SCHEMA, {"id": 1}, 1_000), encoded(schema, value, number))))
+        found.append(
+            (
+                names,
+                (
+                    avro_records.framed(1_000, KEY_SCHEMA, {"id": 1}),
+                    avro_records.framed(number, schema, value),
+                ),
+            )
+        )
     known = KnownSchemas((*schemas, WriterSchema(1_000, json.dumps(KEY_SCHEMA))))
     kind: type[UpsertFormat] | type[DebeziumFormat] = DebeziumFormat if is_event else UpsertFormat
     check(kind(encoding="avro-registry", **WAIT).with_schemas(known), TABLE, found)
 
 
 KEY_SCHEMA = {"type": "record", "name": "Key", "fields": [{"name": "id", "type": "long"}]}
-
-
-def encoded(schema: dict[str, Any], value: dict[str, Any], schema_id: int) -> bytes:
-    target = BytesIO()
-    fastavro.schemaless_writer(target, fastavro.parse_schema(schema), value)
-    return frame(schema_id) + target.getvalue()

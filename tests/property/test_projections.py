@@ -25,13 +25,13 @@ from schemas.job import JobDefinition
 from schemas.kinds.projection import OutputColumn
 from schemas.records import Change, Op, Row
 from schemas.settings.security import hash_key_of
-from schemas.table import TableSchema, declare
-from streaming.lane.changes import Changes
+from schemas.table import declare
 from streaming.lane.live import keyed_changes
 from streaming.sink.columns import ChangeColumns, EncodedRecords, SnapshotRows
 from streaming.sink.output import Output
 from tests.kit import masks
 from tests.kit.barriers import barrier
+from tests.kit.columns import changes_of, columns_of
 from tests.kit.examples import examples
 from tests.kit.sent_records import sent_reader, sent_row
 from tests.kit.single_records import single_records
@@ -72,28 +72,8 @@ def jobs(draw: st.DrawFn, form: dict[str, str]) -> JobDefinition:
     return JobDefinition.declare(declared, TABLE).with_ids(SchemaIds(key=7, value=8))
 
 
-def arrays(rows: Sequence[Row | None], table: TableSchema = TABLE) -> tuple[pa.Array, ...]:
-    return tuple(
-        pa.array([None if row is None else row[index] for row in rows], column.type.arrow)
-        for index, column in enumerate(table.columns)
-    )
-
-
-def decoded(written: Sequence[Change]) -> Changes:
-    count, rows = len(written), [change.row for change in written]
-    return Changes(
-        interval=np.zeros(count, np.int64),
-        vnodes=np.zeros(count, np.int32),
-        ops=np.array([change.op for change in written], np.int8),
-        before=arrays([change.before for change in written]),
-        after=arrays([change.after for change in written]),
-        keys=arrays(rows)[:1],
-        rows=pa.table({}),
-    )
-
-
 def sent(job: JobDefinition, written: Sequence[Change]) -> EncodedRecords:
-    found, output = decoded(written), Output(job, TABLE)
+    found, output = changes_of(TABLE, written), Output(job, TABLE)
     rows, ops = keyed_changes(output, found, np.arange(len(written)), found.ops)
     count = len(rows)
     return ChangeColumns(
@@ -109,7 +89,7 @@ def sent(job: JobDefinition, written: Sequence[Change]) -> EncodedRecords:
 
 
 def snapshot(job: JobDefinition, rows: Sequence[Row]) -> EncodedRecords:
-    named = dict(zip(TABLE.column_names, arrays(rows), strict=True))
+    named = dict(zip(TABLE.column_names, columns_of(TABLE.columns, rows), strict=True))
     read = {name: named[name] for name in job.read_columns(TABLE)}
     parts = np.zeros(len(rows), np.int32)
     return SnapshotRows(output=Output(job, TABLE), parts=parts, barrier=barrier(1, 1), arrays=read).records

@@ -97,7 +97,7 @@ def key_of(sent: Sent) -> bytes:
 
 
 def by_one_reader(topic: Topic) -> set[RecordId]:
-    """What a reader of whole partitions drops."""
+    """Records that a reader of whole partitions drops."""
     readers, dropped = [RedeliveryRule() for _ in range(PARTITIONS)], set[RecordId]()
     for interval in topic.intervals:
         for partition, offset, sent in sorted(interval, key=lambda each: each[:2]):
@@ -201,7 +201,7 @@ class Service:
 
 
 def _stored(seen: Mapping[int, Seen]) -> dict[int, Seen]:
-    """As the journal gives it back."""
+    """Positions as the journal gives them back."""
     stored = {number: Seen.from_list(each.to_list()) for number, each in seen.items()}
     assert stored == seen
     return stored
@@ -230,7 +230,7 @@ def changes_of(found: Sequence[Placed], intervals: Sequence[int]) -> Changes:
 
 
 def missed(topic: Topic, dropped: set[RecordId]) -> list[RecordId]:
-    """What came again and was not dropped, but for what a rule can't know: GTIDs that are not below the highest one."""
+    """Redelivered records that were kept, but those that a rule can't know: GTIDs that are not below the highest."""
     found, highest = list[RecordId](), dict[object, tuple[int, ...]]()
     for place, sent in topic.records.items():
         where = sent.position
@@ -342,7 +342,7 @@ def test_a_rule_with_one_thing_broken_is_found(broken: str, monkeypatch: pytest.
 
 
 def is_wrong(history: History, kind: str, seed: int) -> bool:
-    """Also where the operator is asked, if a new snapshot is word enough."""
+    """This holds where the operator is asked as well, if a new snapshot is word enough."""
     try:
         return bool(play(history, kind, seed, LogResets(accepts=history is not servers.new_snapshot)).wrong)
     except InputError:

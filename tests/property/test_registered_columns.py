@@ -1,4 +1,4 @@
-"""Whole columns of Avro by a schema registry say what the twins say of each record, and nothing that these refuse."""
+"""Fields of each type by a schema registry: columns read what single records do, and nothing that these refuse."""
 
 from __future__ import annotations
 
@@ -11,88 +11,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.avro.registered import KnownSchemas, WriterSchema
-from schemas.formats.debezium import DebeziumFormat
 from schemas.formats.protocol import UpstreamFormat
 from schemas.formats.upsert import KeyForm, UpsertFormat
-from schemas.formats.with_registry import RegistryFormat
-from schemas.records import Op
 from schemas.table import TableSchema, declare
 from schemas.types import ColumnType, TypeName
-from tests.kit.avro_events import events
-from tests.kit.avro_records import OUTSIDE, bare, batches, fields_for
-from tests.kit.debezium import UNLISTED, recorded, recorded_schemas
+from tests.kit.avro_records import OUTSIDE, bare, fields_for, framed
 from tests.kit.decoding import Record
 from tests.kit.examples import examples
 from tests.kit.two_ways import agree, one_by_one
 from tests.kit.values import TYPES
-from tests.property.test_decoded_registered import ORDERS, RECORDED
-from tests.property.test_decoded_upserts import WIDE
-from tests.unit.test_registered_rows import MISFITS, OTHER_TYPES, written
+from tests.unit.test_registered_rows import MISFITS, OTHER_TYPES
 
 UPSERT = UpsertFormat(encoding="avro-registry")
-EVENTS = DebeziumFormat(encoding="avro-registry")
-FORMATS: dict[str, RegistryFormat] = {
-    "upsert": UPSERT,
-    "debezium": EVENTS,
-    "transactions": EVENTS.with_transactions(),
-    "whole": DebeziumFormat(encoding="avro-registry", before="full"),
-}
-Drawn = tuple[tuple[WriterSchema, ...], list[Record]]
 few = settings(max_examples=examples(40))
-every_format = pytest.mark.parametrize("format_", FORMATS.values(), ids=FORMATS)
-
-
-def records_of(format_: RegistryFormat, *, odd: bool, count: int) -> st.SearchStrategy[Drawn]:
-    if isinstance(format_, DebeziumFormat):
-        return events(WIDE, odd=odd, whole=format_.is_whole, count=count)
-    return batches(WIDE, key="record", odd=odd, count=count)
-
-
-@every_format
-@few
-@given(data=st.data())
-def test_columns_read_what_the_twin_reads(format_: RegistryFormat, data: st.DataObject) -> None:
-    schemas, found = data.draw(records_of(format_, odd=False, count=8))
-    agree(format_.with_schemas(KnownSchemas(schemas)), WIDE, found)
-
-
-@every_format
-@few
-@given(data=st.data())
-def test_columns_read_no_record_that_the_twin_refuses(format_: RegistryFormat, data: st.DataObject) -> None:
-    schemas, found = data.draw(records_of(format_, odd=True, count=3))
-    known = format_.with_schemas(KnownSchemas(schemas))
-    agree(known, WIDE, found)
-    for record in found:
-        agree(known, WIDE, [record])
-
-
-def share_read(format_: UpstreamFormat, table: TableSchema, found: Sequence[Record]) -> float:
-    """Of records that the twin reads one by one."""
-    read = [each for each in found if agree(format_, table, [each])]
-    assert agree(format_, table, read)
-    return len(read) / len(found)
-
-
-def test_recorded_rows_are_read() -> None:
-    recording = json.loads(RECORDED.read_text())
-    schemas = [WriterSchema(int(number), json.dumps(each)) for number, each in recording["schemas"].items()]
-    found = [
-        (bytes.fromhex(key), None if value is None else bytes.fromhex(value))
-        for key, value in recording["records"]
-    ]
-    assert share_read(UPSERT.with_schemas(KnownSchemas(tuple(schemas))), ORDERS, found) > 0.8
-
-
-@pytest.mark.parametrize("format_", [EVENTS, EVENTS.with_transactions()], ids=["plain", "transactions"])
-def test_recorded_events_are_read(format_: DebeziumFormat) -> None:
-    """But for those with the extremes of the recording, which the twin refuses as well, and with lists."""
-    known = format_.with_schemas(recorded_schemas())
-    found: list[Record] = [(each.key, each.value) for each in recorded("avro") if "orders" in each.topic]
-    assert share_read(known, UNLISTED, found) > 0.8
-    read = one_by_one(known, UNLISTED, [each for each in found if agree(known, UNLISTED, [each])])
-    assert {Op.INSERT, Op.DELETE} == {each.change.op for each in read if each.change}
-    assert any(each.unchanged for each in read)
 
 
 def of_one(
@@ -104,7 +35,7 @@ def of_one(
     schemas = KnownSchemas((WriterSchema(8, '"long"'), WriterSchema(9, json.dumps(row))))
     plain = {**row, "fields": [{"name": "c", "type": bare(schema)}]}
     found: list[Record] = [
-        (written(8, "long", number), written(9, plain, {"c": each})) for number, each in enumerate(values)
+        (framed(8, "long", number), framed(9, plain, {"c": each})) for number, each in enumerate(values)
     ]
     return UpsertFormat(encoding="avro-registry", key="avro").with_schemas(schemas), table, found
 
@@ -193,7 +124,7 @@ def test_fields_of_every_type_are_passed_over(skipped: Any, values: list[Any]) -
         KnownSchemas((WriterSchema(1, json.dumps(key)), WriterSchema(2, json.dumps(row))))
     )
     found = [
-        (written(1, key, {"id": number}), written(2, row, {"s": value, "n": number}))
+        (framed(1, key, {"id": number}), framed(2, row, {"s": value, "n": number}))
         for number, value in enumerate([*values, *values])
     ]
     assert agree(known, KEYED, found)
@@ -204,14 +135,14 @@ def test_a_long_list_is_left_to_the_fallback_and_one_in_blocks_is_not() -> None:
     row = {"type": "record", "name": "Row", "fields": [{"name": "s", "type": items}]}
     schemas = KnownSchemas((WriterSchema(1, '"long"'), WriterSchema(2, json.dumps(row))))
     format_ = UpsertFormat(encoding="avro-registry", key="avro").with_schemas(schemas)
-    key = written(1, "long", 7)
-    long = key, written(2, row, {"s": [0] * 101})
+    key = framed(1, "long", 7)
+    long = key, framed(2, row, {"s": [0] * 101})
     assert one_by_one(format_, KEYED, [long])
     assert not agree(format_, KEYED, [long])
-    in_blocks = key, written(2, row, {"s": []})[:5] + b"\x02\x0e\x02\x0e\x00"
+    in_blocks = key, framed(2, row, {"s": []})[:5] + b"\x02\x0e\x02\x0e\x00"
     assert one_by_one(format_, KEYED, [in_blocks])
     assert agree(format_, KEYED, [in_blocks])
-    assert agree(format_, KEYED, [(key, written(2, row, {"s": [0] * 100}))] * 100)
+    assert agree(format_, KEYED, [(key, framed(2, row, {"s": [0] * 100}))] * 100)
 
 
 def test_keys_in_other_forms_are_read_as_well() -> None:
@@ -220,4 +151,4 @@ def test_keys_in_other_forms_are_read_as_well() -> None:
     forms: tuple[KeyForm, ...] = ("json", "text")
     for form in forms:
         format_ = UpsertFormat(encoding="avro-registry", key=form).with_schemas(schemas)
-        assert agree(format_, KEYED, [(b"7", written(2, row, {"n": 1})), (b"8", None)])
+        assert agree(format_, KEYED, [(b"7", framed(2, row, {"n": 1})), (b"8", None)])

@@ -21,8 +21,9 @@ from schemas.formats.outputs.formats import DebeziumOutput, UpsertOutput
 from schemas.formats.protocol import Origins, OutputFormat
 from schemas.formats.upsert import UpsertFormat
 from schemas.records import Barrier, BarrierKind, Op, Row
-from schemas.table import Column, declare
+from schemas.table import declare
 from schemas.topics import is_topic_name
+from tests.kit.columns import columns_of
 from tests.kit.examples import examples
 from tests.kit.single_records import single_records
 from tests.kit.values import TYPES, rows_of
@@ -38,13 +39,6 @@ TABLE = declare(
 BARRIERS = [Barrier(n << 16, (n - 1) << 16, BarrierKind.BARRIER, 1, 1_700_000_000_000 * n) for n in (1, 2, 3)]
 LETTERS = {Op.INSERT: "c", Op.UPDATE: "u", Op.DELETE: "d"}
 MOST_PARTS = 32_768
-
-
-def arrays(columns: tuple[Column, ...], rows: list[Row | None]) -> list[pa.Array]:
-    return [
-        pa.array([None if row is None else row[index] for row in rows], column.type.arrow)
-        for index, column in enumerate(columns)
-    ]
 
 
 def read(data: bytes, schema: Mapping[str, Any]) -> Any:
@@ -75,7 +69,7 @@ def changes(draw: st.DrawFn) -> tuple[list[Op], list[Row], list[Row], list[int],
 def encoded(format_: OutputFormat, found: Any) -> list[bytes | None]:
     ops, before, after, parts, intervals = found
     origins = Origins("copy", "t", np.array(parts, np.int32), np.array(intervals, np.int64), BARRIERS)
-    halves = arrays(TABLE.columns, before), arrays(TABLE.columns, after)
+    halves = columns_of(TABLE.columns, before), columns_of(TABLE.columns, after)
     values = format_.values(TABLE.columns).changes(pa.array(ops, pa.int8()), *halves, origins)
     found_values: list[bytes | None] = values.to_pylist()
     return found_values
@@ -117,7 +111,7 @@ def test_fastavro_reads_rows_and_keys_by_the_registered_schemas(found: Any) -> N
         assert value is None or value.startswith(frame(IDS.value))
         assert value is None or repr(read(value, schemas["value"])) == repr(named(row))
     keys = [TABLE.key_of(row) for row in after]
-    data = format_.keys(TABLE.key_columns)(arrays(TABLE.key_columns, list(keys))).to_pylist()
+    data = format_.keys(TABLE.key_columns)(columns_of(TABLE.key_columns, list(keys))).to_pylist()
     found_keys = [tuple(read(each, schemas["key"]).values()) for each in data]
     assert found_keys == keys
     assert all(each.startswith(frame(IDS.key)) for each in data)
@@ -136,7 +130,9 @@ def test_an_upstream_of_the_same_format_has_the_same_rows(found: Any) -> None:
             assert upstream.misfit_of(half, writer, TABLE) is None
         rows, ops = single_records(upstream, TABLE.columns, TABLE.key_columns), found[0]
         now = [old if op is Op.DELETE else new for op, old, new in zip(*found[:3], strict=True)]
-        keys = format_.keys(TABLE.key_columns)(arrays(TABLE.key_columns, [TABLE.key_of(row) for row in now]))
+        keys = format_.keys(TABLE.key_columns)(
+            columns_of(TABLE.key_columns, [TABLE.key_of(row) for row in now])
+        )
         change = encoded(format_, (ops, found[1], now, *found[3:]))
         for key, value, op, row in zip(keys.to_pylist(), change, ops, now, strict=True):
             read_change = rows.read_record(key, value).change

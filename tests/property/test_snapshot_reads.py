@@ -232,35 +232,6 @@ def test_a_slice_has_one_row_at_least_and_else_no_more_bytes_than_its_limit(
     version=pinned(),
     limit=st.integers(1, 5),
     exact_below=st.sampled_from([0, 1_000]),
-    kept_bytes=st.sampled_from([0, 1 << 20]),
-)
-def test_slices_that_follow_one_another_read_a_vnode_to_its_end_without_overlap(
-    version: Pinned, limit: int, exact_below: int, kept_bytes: int
-) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        reader = open_reader(folder, version)
-        cutter = SliceCutter(reader, kept_bytes)
-        cutter.exact_below = exact_below
-        overlay = reader.overlay(frozenset({0}), TABLE.primary_key)
-        after: Key | None = None
-        found: list[Key] = []
-        for _ in range(len(version.base[0]) + len(version.log) + 1):
-            upto = cutter.cut(0, after, budget_of(limit)).upto
-            for rows in reader.read(Slice(0, after, upto), TABLE.primary_key, overlay):
-                found += [tuple(row.values()) for row in rows.to_pylist()]
-            if upto is None:
-                break
-            after = upto
-        else:
-            raise AssertionError("no end")
-    assert sorted(found, key=order_key) == sorted(version.rows(0), key=order_key)
-
-
-@settings(max_examples=EXAMPLES)
-@given(
-    version=pinned(),
-    limit=st.integers(1, 5),
-    exact_below=st.sampled_from([0, 1_000]),
 )
 def test_keys_are_read_only_of_files_in_which_a_slice_begins_or_ends(
     version: Pinned, limit: int, exact_below: int

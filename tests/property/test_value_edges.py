@@ -45,7 +45,7 @@ def exact(number: Decimal, precision: int, scale: int) -> Decimal | Code:
 BYTES = [
     sign * (1 << (8 * size - 1)) + step for size in range(1, 18) for sign in (1, -1) for step in (-1, 0, 1)
 ]
-"""Where an unscaled number needs a byte more, with either sign, up to more than 128 bits."""
+"""Unscaled numbers at which a byte more is needed, with either sign, up to more than 128 bits."""
 UNSCALED = st.sampled_from(sorted({0, *BYTES, 10**38 - 1, 1 - 10**38, 10**38})) | st.integers(-(10**6), 10**6)
 PRECISE = DebeziumFormat(decimal="precise")
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -12,19 +12,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.avro.codec import barrier_header, encode_barrier
 from schemas.avro.registered import KnownSchemas, SchemaIds, WriterSchema
 from schemas.formats.outputs.formats import DebeziumOutput, UpsertOutput
 from schemas.formats.protocol import Format, Origins, OutputFormat
 from schemas.formats.upsert import UpsertFormat
-from schemas.records import Barrier, BarrierKind, Change, Op, Row
+from schemas.records import Barrier, BarrierKind, Change, Op
 from schemas.table import declare
 from streaming.reading.entries import RowChange
 from streaming.reading.records.forms import RecordForm, RowImages
-from streaming.verify.history import Source, TopicEntry
+from streaming.verify.history import TopicEntry
 from streaming.verify.records import canonical as module
 from streaming.verify.records.canonical import Decoding, Processes, canonical, in_process
 from tests.kit.avro_codec import KeyCodec
+from tests.kit.columns import columns_of
+from tests.kit.encoded_histories import ListSource, closing
 from tests.kit.examples import examples
 from tests.kit.mutants.service import KEY_SCHEMA, ROW_SCHEMA, UPSTREAMS
 from tests.kit.mutants.service import TABLE as FAULTY
@@ -47,17 +48,6 @@ rows = st.tuples(
 )
 
 
-@dataclass
-class Listed(Source):
-    records: Sequence[TopicEntry]
-
-    def entries(self) -> Iterator[TopicEntry]:
-        return iter(self.records)
-
-    def extend(self) -> bool:
-        return False
-
-
 @st.composite
 def changes(draw: st.DrawFn) -> list[Change]:
     found = []
@@ -68,25 +58,20 @@ def changes(draw: st.DrawFn) -> list[Change]:
     return found
 
 
-def columns_of(found: Sequence[Row | None]) -> list[pa.Array]:
-    return [
-        pa.array([None if row is None else row[index] for row in found], column.type.arrow)
-        for index, column in enumerate(TABLE.columns)
-    ]
-
-
 def records(format_: OutputFormat, found: Sequence[Change]) -> list[TopicEntry]:
-    """As a sink sends them: with tombstones where the format has them."""
+    """Records as a sink sends them: with tombstones where the format has them."""
     length = len(found)
     origins = Origins(
         "copy", "t", np.arange(length, dtype=np.int32) % 2, np.zeros(length, np.int64), [BARRIER]
     )
-    before, after = (columns_of([getattr(change, half) for change in found]) for half in ("before", "after"))
+    before, after = (
+        columns_of(TABLE.columns, [getattr(change, half) for change in found]) for half in ("before", "after")
+    )
     ops = pa.array([change.op for change in found], pa.int8())
     values = format_.values(TABLE.columns).changes(ops, before, after, origins).to_pylist()
     encode = format_.keys(TABLE.key_columns)
     assert encode is not None
-    keys = encode([columns_of([change.row for change in found])[0]]).to_pylist()
+    keys = encode(columns_of(TABLE.key_columns, [TABLE.key_of(change.row) for change in found])).to_pylist()
     sent: list[TopicEntry] = []
     for change, key, value in zip(found, keys, values, strict=True):
         sent.append(TopicEntry(0, key, value))
@@ -99,7 +84,7 @@ def recoded(
     entries: Sequence[TopicEntry], format_: Format, decoding: Decoding = in_process
 ) -> list[TopicEntry]:
     form = RecordForm.of(format_)
-    [source] = canonical([Listed(entries)], form, TABLE.columns, TABLE.key_columns, decoding=decoding)
+    [source] = canonical([ListSource(entries)], form, TABLE.columns, TABLE.key_columns, decoding=decoding)
     return list(source.entries())
 
 
@@ -171,7 +156,7 @@ def test_a_null_that_follows_no_delete_is_invalid_and_so_is_a_delete_without_one
 def test_other_processes_read_the_same_in_the_same_order() -> None:
     row = 1, "a", 0.5
     sound = [Change(Op.INSERT, None, row), Change(Op.UPDATE, row, row), Change(Op.DELETE, row, None)] * 700
-    barrier = TopicEntry(0, None, encode_barrier(BARRIER), barrier_header(BARRIER))
+    barrier = closing(BARRIER)
     with Processes(2) as processes:
         for format_, writes in CASES:
             sent = records(writes, sound)
@@ -188,7 +173,7 @@ def test_other_processes_read_the_same_in_the_same_order() -> None:
             list(source.entries())
             for how in (in_process, processes.in_other_processes)
             for source in canonical(
-                [Listed(registered)], form, FAULTY.columns, FAULTY.key_columns, decoding=how
+                [ListSource(registered)], form, FAULTY.columns, FAULTY.key_columns, decoding=how
             )
         ]
         assert read[0] == read[1]

@@ -21,10 +21,10 @@ from streaming.verify.history import TopicEntry
 from streaming.verify.records import canonical as module
 from streaming.verify.records.canonical import canonical
 from tests.kit.avro_codec import KeyCodec
+from tests.kit.encoded_histories import ListSource
 from tests.kit.examples import examples
 from tests.kit.in_order import InOrder
 from tests.property.test_in_order import NOTE, TABLE, Connector, Sent
-from tests.property.test_verify_canonical import Listed
 
 FORM = RecordForm.of(DebeziumFormat())
 NAMES = TABLE.column_names
@@ -63,7 +63,7 @@ def expected_change(key: int, change: Change) -> RowChange:
 
 
 def recoded(entries: list[TopicEntry]) -> list[TopicEntry]:
-    [source] = canonical([Listed(entries)], FORM, TABLE.columns, TABLE.key_columns)
+    [source] = canonical([ListSource(entries)], FORM, TABLE.columns, TABLE.key_columns)
     return list(source.entries())
 
 

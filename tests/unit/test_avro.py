@@ -1,9 +1,5 @@
 from __future__ import annotations
 
-import json
-
-import fastavro
-
 from schemas.avro.codec import BARRIER_SCHEMA
 from schemas.avro.output_schemas import change_schema, key_schema
 from schemas.table import declare
@@ -49,11 +45,6 @@ def test_the_change_record_is_the_one_of_the_contract() -> None:
     }
 
 
-def test_a_projection_has_its_columns_only_in_its_order() -> None:
-    fields = change_schema(TABLE.select(["amount", "note"]))["fields"]
-    assert [field["name"] for field in fields[1]["type"][1]["fields"]] == ["amount", "note"]
-
-
 def test_the_barrier_record_has_the_fields_and_mutations_of_the_contract_in_order() -> None:
     fields = {field["name"]: field["type"] for field in BARRIER_SCHEMA["fields"]}
     assert list(fields) == ["curr", "prev", "kind", "partitions", "injected_at", "mutation", "progress"]
@@ -76,8 +67,3 @@ def test_the_barrier_record_has_the_fields_and_mutations_of_the_contract_in_orde
         "finished",
         "row_count",
     ]
-
-
-def test_every_schema_is_json_that_an_avro_parser_takes() -> None:
-    for schema in (BARRIER_SCHEMA, key_schema(TABLE.key_columns), change_schema(TABLE.columns)):
-        fastavro.parse_schema(json.loads(json.dumps(schema)))

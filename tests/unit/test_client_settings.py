@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from schemas.errors import Code, ConfigError
-from schemas.settings.config import load
 from streaming.kafka.clients import KafkaSettings
-
-TABLE = {"name": "orders", "columns": {"id": "bigint"}, "primary_key": ["id"]}
+from tests.kit import config_files
+from tests.kit.config_files import LEAST
 
 
 def read(folder: Path, kafka: object) -> KafkaSettings:
-    path = folder / "backfill.yaml"
-    path.write_text(json.dumps({"upstream": "orders", "state": "s", "table": TABLE, "kafka": kafka}))
-    return KafkaSettings.from_config(load(path).kafka)
+    return KafkaSettings.from_config(config_files.read(folder, LEAST | {"kafka": kafka}).kafka)
 
 
 def refusal_of(folder: Path, kafka: object) -> str:

@@ -1,4 +1,4 @@
-"""What the columnar encoder refuses, and bytes worked out by hand from the Avro specification."""
+"""Refusals of the columnar encoder, and bytes worked out by hand from the Avro specification."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from schemas.records import Change, Op
 from schemas.table import Column
 from schemas.types import ColumnType
 from tests.kit.avro_codec import ChangeCodec
-from tests.kit.values import TYPES
 
 ID = Column("id", ColumnType.parse("bigint"), nullable=False)
 NOTE = Column("note", ColumnType.parse("string"), nullable=True)
@@ -34,19 +33,6 @@ def test_bytes_worked_out_by_hand() -> None:
         b"\x04\x02" + b"\x02" + b"\x02\x06n\xc3\xa9" + b"\x00",
         b"\x02\x02" + b"\x81\x01" + b"\x00" + b"\x02" + b"\x81\x01" + b"\x00",
     ]
-
-
-@pytest.mark.parametrize("kind", TYPES, ids=str)
-def test_a_column_of_nulls_is_a_column_of_null_branches(kind: ColumnType) -> None:
-    encoded = encode_inserts([ID, Column("c", kind, nullable=True)], [ONE_ID, pa.nulls(1, kind.arrow)])
-    assert encoded.to_pylist() == [b"\x00\x00\x02\x02\x00"]
-
-
-def test_no_rows_give_no_records() -> None:
-    ids, notes = pa.array([], pa.int64()), pa.array([], pa.string())
-    assert encode_keys([ID], [ids]).to_pylist() == []
-    assert encode_inserts([ID, NOTE], [ids, notes]).type == pa.binary()
-    assert len(encode_changes([ID, NOTE], pa.array([], pa.int8()), [ids, notes], [ids, notes])) == 0
 
 
 def test_a_large_batch_of_mixed_lengths_is_the_bytes_of_the_codec() -> None:

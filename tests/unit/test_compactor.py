@@ -61,7 +61,7 @@ class Pieces:
 
     @property
     def rest(self) -> list[int]:
-        """Those not taken yet."""
+        """Results not taken yet."""
         return [self.sizes.get() for _ in range(self.sizes.qsize())]
 
 

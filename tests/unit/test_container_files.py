@@ -1,4 +1,4 @@
-"""What the container files promise an orchestrator, as far as it can be read from them."""
+"""Promises of the container files to an orchestrator, as far as they can be read from them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from schemas.settings.limits import parse_duration
 from streaming.runtime.java.jars import spark_home
 
 ROOT = Path(__file__).parents[2]
+SERVICES = YAML(typ="safe").load(ROOT / "compose.yaml")["services"]
 LEAST_START_MS = 5 * 60_000
 """A cluster on a busy machine was seen to take two minutes."""
 
@@ -40,15 +41,14 @@ def test_a_process_of_the_cluster_that_dies_is_started_again() -> None:
 
 def test_down_takes_every_container_away_and_only_the_service_has_the_state() -> None:
     """`docker compose down --volumes` leaves what belongs to a profile, and a state without its topics is of no use."""
-    services = YAML(typ="safe").load(ROOT / "compose.yaml")["services"]
-    assert not [name for name, service in services.items() if "profiles" in service]
+    assert not [name for name, service in SERVICES.items() if "profiles" in service]
     with_state = [
         name
-        for name, service in services.items()
+        for name, service in SERVICES.items()
         if any(str(volume).startswith("state:") for volume in service.get("volumes", ()))
     ]
     assert with_state == ["backfill"]
-    assert services["events"]["scale"] == 0
+    assert SERVICES["events"]["scale"] == 0
 
 
 @pytest.mark.parametrize("file", ["compose.yaml", "docker/cluster.yaml"])
@@ -67,3 +67,22 @@ def test_down_leaves_no_volume_without_a_name(file: str) -> None:
     }
     assert mounts
     assert not [name for name, each in mounts.items() if volume[1] not in each]
+
+
+def test_every_port_of_this_machine_is_a_variable_with_its_usual_value() -> None:
+    opened = {name: service["ports"] for name, service in SERVICES.items() if "ports" in service}
+    assert opened == {
+        "kafka": ["127.0.0.1:${KAFKA_PORT:-9092}:9092"],
+        "backfill": ["127.0.0.1:${PAGE_PORT:-8080}:8080"],
+    }
+
+
+def test_kafka_is_known_on_this_machine_by_the_port_that_is_opened() -> None:
+    addresses = SERVICES["kafka"]["environment"]["KAFKA_ADVERTISED_LISTENERS"].split(",")
+    assert addresses[1] == "OUTSIDE://127.0.0.1:${KAFKA_PORT:-9092}"
+
+
+def test_one_service_builds_the_image_and_no_other_pulls_it() -> None:
+    own = {name: service for name, service in SERVICES.items() if service["image"] == "arrangement-backfill"}
+    assert [name for name, service in own.items() if "build" in service] == ["backfill"]
+    assert {service["pull_policy"] for name, service in own.items() if name != "backfill"} == {"never"}

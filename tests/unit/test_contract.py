@@ -1,4 +1,4 @@
-"""What the pages of the contract show and list is what the code has: bytes, vnodes, requests, commands, types."""
+"""Bytes, vnodes, requests, commands and types on the pages of the contract are those of the code."""
 
 from __future__ import annotations
 

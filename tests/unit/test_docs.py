@@ -1,4 +1,4 @@
-"""What the documents say about codes, keys and commands is what the code has."""
+"""Codes, keys and commands in the documents are those of the code."""
 
 from __future__ import annotations
 
@@ -161,9 +161,9 @@ _NOT_PLAIN = re.compile(
 _NOT_OF_THE_FIELD = re.compile(
     r"\b(?:at fault|beside|comes? again|misfit|odd|steer(?:ing)?|twins?|unfit)\b", re.I
 )
-"""What has a name of its own in the field: invalid, a separate topic, redelivered, incompatible, control, reference."""
+"""Words for which the field has names: invalid, a separate topic, redelivered, incompatible, control, reference."""
 _OLD_NAMES = re.compile(r"wish|onlooker|ordeal|upkeep|patience|inbox", re.IGNORECASE)
-"""What the glossary has another word for."""
+"""Words for which the glossary has another."""
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -135,12 +134,6 @@ def test_in_connects_frame_the_field_is_optional_and_keys_stay(form: str) -> Non
     assert [each["field"] for each in row] == ["id", "n", "c"]
     assert row[-1]["optional"]
     assert "default" not in row[-1]  # a sink would put it in the place of a null
-
-
-@pytest.fixture
-def registry() -> Iterator[FakeRegistry]:
-    with FakeRegistry().serving() as serving:
-        yield serving
 
 
 def schemas(fake: FakeRegistry, table: TableSchema) -> OutputSchemas:

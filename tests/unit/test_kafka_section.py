@@ -10,14 +10,14 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 
 from schemas.errors import Code, ConfigError
-from schemas.settings.config import load
 from schemas.settings.kafka import load_kafka, reach
 from schemas.settings.security import MAX_SECRET_BYTES, Secret
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.security import for_java, for_librdkafka, jaas_quoted
+from tests.kit import config_files
+from tests.kit.config_files import LEAST
 from tests.kit.secure import Certificates, private
 
-TABLE = {"name": "orders", "columns": {"id": "bigint"}, "primary_key": ["id"]}
 LOGIN = {"security": "sasl_ssl", "username": "backfill", "password_file": "password"}
 FAR = {"bootstrap": "far.example:9093"}
 OAUTH = {
@@ -40,21 +40,25 @@ def folder(tmp_path: Path) -> Path:
 
 
 def read(folder: Path, kafka: object) -> KafkaSettings:
-    path = folder / "backfill.yaml"
-    path.write_text(json.dumps({"upstream": "orders", "state": "s", "table": TABLE, "kafka": kafka}))
-    return KafkaSettings.from_config(load(path).kafka)
+    return KafkaSettings.from_config(config_files.read(folder, LEAST | {"kafka": kafka}).kafka)
 
 
 def refusal_of(folder: Path, kafka: object, code: Code = Code.CONFIG_INVALID) -> str:
-    with pytest.raises(ConfigError) as caught:
-        read(folder, kafka)
-    assert caught.value.code is code
-    assert "hunter" not in str(caught.value)
-    return caught.value.found
+    refused = config_files.refusal_of(folder, LEAST | {"kafka": kafka}, code)
+    assert "hunter" not in str(refused)
+    return refused.found
+
+
+def login(**over: object) -> dict[str, Any]:
+    return {**FAR, **LOGIN, **over}
+
+
+def tokens(**over: object) -> dict[str, Any]:
+    return {**FAR, **TOKENS, "oauth": {**OAUTH, **over}}
 
 
 def test_a_login_over_tls_is_the_same_for_both_clients(folder: Path) -> None:
-    security = read(folder, {**FAR, **LOGIN, "ca_file": "ca.pem"}).security
+    security = read(folder, login(ca_file="ca.pem")).security
     assert for_librdkafka(security) == {
         "security.protocol": "sasl_ssl",
         "sasl.mechanism": "SCRAM-SHA-512",
@@ -76,7 +80,7 @@ def test_a_login_over_tls_is_the_same_for_both_clients(folder: Path) -> None:
 
 
 def test_a_token_server_is_the_same_for_both_clients(folder: Path) -> None:
-    kafka = read(folder, {**FAR, **TOKENS, "oauth": {**OAUTH, "scope": 'a "b"', "ca_file": "ca.pem"}})
+    kafka = read(folder, tokens(scope='a "b"', ca_file="ca.pem"))
     assert "hunter2" not in repr(kafka)
     native, java = for_librdkafka(kafka.security), for_java(kafka.security)
     assert {name: value for name, value in native.items() if name.startswith(("sasl", "https"))} == {
@@ -119,57 +123,30 @@ def test_a_client_certificate_is_the_same_for_both_clients(folder: Path) -> None
 @pytest.mark.parametrize(
     ("kafka", "fault"),
     [
-        (
-            {**FAR, **LOGIN, "password": "hunter2"},
-            "unknown key 'kafka.password' (did you mean 'password_",
-        ),
+        (login(password="hunter2"), "unknown key 'kafka.password' (did you mean 'password_"),
         ({**FAR, "sasl.jaas.config": "hunter2"}, "unknown key 'kafka.sasl.jaas.config'"),
         ({**FAR, "ssl.endpoint.identification.algorithm": ""}, "unknown key"),
         ({**FAR, "plugin.library.paths": "x.so"}, "unknown key"),
-        ({**FAR, **LOGIN, "security": "SASL_SSL"}, "kafka.security is 'SASL_SSL'"),
-        ({**FAR, **LOGIN, "sasl_mechanism": "GSSAPI"}, "kafka.sasl_mechanism is 'GSSAPI'"),
-        ({**FAR, **LOGIN, "username": None}, "no 'kafka.username'"),
-        ({**FAR, **LOGIN, "username": "a\nb"}, "kafka.username"),
-        ({**FAR, **LOGIN, "password_file": None}, "neither 'kafka.password_file' nor 'kafka.password_env'"),
-        ({**FAR, **LOGIN, "password_env": "P"}, "both kafka.password_file and kafka.password_env"),
-        ({**FAR, **LOGIN, "password_file": 7}, "kafka.password_file: input should be a valid string"),
-        (
-            {**FAR, **LOGIN, "password_file": None, "password_env": "hunter2!"},
-            "kafka.password_env: string should",
-        ),
-        ({**FAR, **LOGIN, "password_file": "hunter2"}, "kafka.password_file: a file that can't be read"),
-        ({**FAR, **LOGIN, "password_file": "."}, "kafka.password_file: a file that can't be read"),
-        ({**FAR, **LOGIN, "password_file": None, "password_env": "hunter2"}, "not set"),
-        ({**FAR, **TOKENS, "oauth": {**OAUTH, "token": "hunter2"}}, "unknown key 'kafka.oauth.token'"),
-        (
-            {**FAR, **TOKENS, "oauth": {**OAUTH, "token_url": "https://a:hunter2@b"}},
-            "kafka.oauth.token_url: string",
-        ),
-        (
-            {**FAR, **TOKENS, "oauth": {**OAUTH, "token_url": "http://far.example/t"}},
-            "with http, which sends the",
-        ),
-        (
-            {**FAR, **TOKENS, "oauth": {**OAUTH, "token_url": "http://[::1]/t", "ca_file": "ca.pem"}},
-            "with an http URL",
-        ),
-        (
-            {**FAR, **TOKENS, "oauth": {**OAUTH, "ca_file": "password"}},
-            "kafka.oauth.ca_file: no certificates in PEM",
-        ),
-        (
-            {**FAR, **TOKENS, "oauth": {**OAUTH, "client_secret_file": None}},
-            "neither kafka.oauth.client_secret_file",
-        ),
-        (
-            {**FAR, **TOKENS, "oauth": {**OAUTH, "client_secret_env": "P"}},
-            "both kafka.oauth.client_secret_file",
-        ),
-        (
-            {**FAR, **TOKENS, "oauth": {**OAUTH, "client_secret_file": "."}},
-            "kafka.oauth.client_secret_file: a file",
-        ),
-        ({**FAR, **TOKENS, "oauth": {**OAUTH, "client_id": "a\nb"}}, "kafka.oauth.client_id"),
+        (login(security="SASL_SSL"), "kafka.security is 'SASL_SSL'"),
+        (login(sasl_mechanism="GSSAPI"), "kafka.sasl_mechanism is 'GSSAPI'"),
+        (login(username=None), "no 'kafka.username'"),
+        (login(username="a\nb"), "kafka.username"),
+        (login(password_file=None), "neither 'kafka.password_file' nor 'kafka.password_env'"),
+        (login(password_env="P"), "both kafka.password_file and kafka.password_env"),
+        (login(password_file=7), "kafka.password_file: input should be a valid string"),
+        (login(password_file=None, password_env="hunter2!"), "kafka.password_env: string should"),
+        (login(password_file="hunter2"), "kafka.password_file: a file that can't be read"),
+        (login(password_file="."), "kafka.password_file: a file that can't be read"),
+        (login(password_file=None, password_env="hunter2"), "not set"),
+        (tokens(token="hunter2"), "unknown key 'kafka.oauth.token'"),
+        (tokens(token_url="https://a:hunter2@b"), "kafka.oauth.token_url: string"),
+        (tokens(token_url="http://far.example/t"), "with http, which sends the"),
+        (tokens(token_url="http://[::1]/t", ca_file="ca.pem"), "with an http URL"),
+        (tokens(ca_file="password"), "kafka.oauth.ca_file: no certificates in PEM"),
+        (tokens(client_secret_file=None), "neither kafka.oauth.client_secret_file"),
+        (tokens(client_secret_env="P"), "both kafka.oauth.client_secret_file"),
+        (tokens(client_secret_file="."), "kafka.oauth.client_secret_file: a file"),
+        (tokens(client_id="a\nb"), "kafka.oauth.client_id"),
         ({**FAR, **TOKENS, "username": "a"}, "both kafka.oauth and kafka.username"),
         ({**FAR, **TOKENS, "sasl_mechanism": "PLAIN"}, "kafka.oauth with sasl_mechanism: PLAIN"),
         ({**FAR, "security": "ssl", "oauth": OAUTH}, "kafka.oauth with security: ssl"),
@@ -187,7 +164,7 @@ def test_a_client_certificate_is_the_same_for_both_clients(folder: Path) -> None
         ({**LOGIN}, "no 'kafka.bootstrap': the embedded broker has no security"),
         (FAR, "kafka.bootstrap is another machine with security: plaintext"),
         ({"bootstrap": "localhost:1,far.example:1"}, "another machine"),
-        ({**FAR, **LOGIN, "security": "sasl_plaintext"}, "another machine with security: sasl_plaintext"),
+        (login(security="sasl_plaintext"), "another machine with security: sasl_plaintext"),
         ({"bootstrap": "localhost.example:1"}, "another machine"),
     ],
 )
@@ -221,7 +198,7 @@ def test_contradictions_are_named_all_at_once(folder: Path) -> None:
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o666, 0o610])
 def test_a_secret_that_others_may_touch_is_refused(folder: Path, mode: int) -> None:
     (folder / "open").chmod(mode)
-    found = refusal_of(folder, {**FAR, **LOGIN, "password_file": "open"}, Code.SECRET_FILE_MODE)
+    found = refusal_of(folder, login(password_file="open"), Code.SECRET_FILE_MODE)
     assert f"mode {mode:04o}" in found
 
 
@@ -254,15 +231,15 @@ def test_a_quoted_text_ends_where_it_should() -> None:
 
 
 def test_a_secret_is_read_again_for_each_client(folder: Path) -> None:
-    kafka = read(folder, {**FAR, **LOGIN})
+    kafka = read(folder, login())
     private(folder / "password", "another")
     assert kafka.client()["sasl.password"] == "another"
 
 
 def test_a_section_may_stand_alone_and_an_address_wins_over_it(folder: Path) -> None:
     alone, within = folder / "alone.yaml", folder / "within.yaml"
-    alone.write_text(json.dumps({**FAR, **LOGIN}))
-    within.write_text(json.dumps({"kafka": {**FAR, **LOGIN}}))
+    alone.write_text(json.dumps(login()))
+    within.write_text(json.dumps({"kafka": login()}))
     assert load_kafka(alone, None) == load_kafka(within, None)
     near = load_kafka(alone, "near.example:1")
     assert (near.bootstrap, near.security) == ("near.example:1", "sasl_ssl")

@@ -1,4 +1,4 @@
-"""How many log files there are at most, and how many merges are made at once."""
+"""Limits of log files, and of merges that are made at once."""
 
 from __future__ import annotations
 

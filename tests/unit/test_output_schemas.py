@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +29,6 @@ AWAY = EnvironmentProblem(Code.REGISTRY_UNREACHABLE, found="nobody")
 def job(name: str = "copy", **keys: Any) -> JobDefinition:
     declared = {"name": name, "output": f"{name}.out", "format": "upsert", "encoding": "avro-registry"}
     return JobDefinition.declare(declared | keys, TABLE)
-
-
-@pytest.fixture
-def registry() -> Iterator[FakeRegistry]:
-    with FakeRegistry().serving() as serving:
-        yield serving
 
 
 @pytest.fixture(autouse=True)

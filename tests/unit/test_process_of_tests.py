@@ -1,4 +1,4 @@
-"""What ends services in tests ends nothing else."""
+"""Ends of services in tests, which end nothing else."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from schemas.formats.debezium import DebeziumFormat
 from schemas.formats.protocol import Framed
 from schemas.records import Change, Op
 from schemas.table import declare
-from tests.kit.avro_records import OWN_SCALE, encoded
+from tests.kit.avro_records import OWN_SCALE, framed
 from tests.kit.single_records import SingleRecords, single_records
 from tests.kit.upstream_record import UpstreamRecord
 
@@ -62,7 +62,7 @@ HEARTBEAT = {"type": "record", "name": "Heartbeat", "fields": [{"name": "ts_ms",
 AFTER = {"id": 7, "amount": {"scale": 3, "value": b"\x05\xdc"}, "note": "n", "raw": None}
 PLACE = {"connector": "postgresql", "snapshot": "false", "sequence": '["5","7"]', "lsn": 7}
 AT = LogPosition(LogId("postgresql", "", ""), (5, 7))
-KEY = frame(1) + encoded(KEY_SCHEMA, {"id": 7})
+KEY = framed(1, KEY_SCHEMA, {"id": 7})
 
 
 def rows(**more: Any) -> SingleRecords:
@@ -76,7 +76,7 @@ def rows(**more: Any) -> SingleRecords:
 
 def event(op: str = "u", after: Any = AFTER, **more: Any) -> bytes:
     value = {"before": None, "after": after, "source": PLACE, "op": op, "ts_ms": 1, **more}
-    return frame(2) + encoded(ENVELOPE, value)
+    return framed(2, ENVELOPE, value)
 
 
 def refused(key: bytes | None, value: bytes | None, reader: SingleRecords | None = None) -> InputError:
@@ -120,7 +120,7 @@ def test_what_another_connector_has_under_these_names_is_passed_over() -> None:
     fields = [{**each, "type": source} if each["name"] == "source" else each for each in ENVELOPE["fields"]]
     envelope = {**ENVELOPE, "fields": fields}
     value = {"before": None, "after": AFTER, "source": {"lsn": "x", "snapshot": True}, "op": "c", "ts_ms": 1}
-    record = rows(s9=envelope).read_record(KEY, frame(9) + encoded(envelope, value))
+    record = rows(s9=envelope).read_record(KEY, framed(9, envelope, value))
     assert record.position is None
     assert record.change is not None
 
@@ -135,7 +135,7 @@ def test_values_that_are_left_out_are_named_by_their_columns() -> None:
 def test_messages_and_heartbeats_say_nothing_of_the_table() -> None:
     other = frame(1) + b"not its key"
     assert rows().read_record(other, event("m", None)).change is None
-    assert rows().read_record(other, frame(3) + encoded(HEARTBEAT, {"ts_ms": 1})).change is None
+    assert rows().read_record(other, framed(3, HEARTBEAT, {"ts_ms": 1})).change is None
     with pytest.raises(ValueError, match="no data"):
         rows().read_change(KEY, event("m", None))
 
@@ -155,7 +155,7 @@ def test_messages_and_heartbeats_say_nothing_of_the_table() -> None:
         (event() + b"\x00", Code.AVRO_TRAILING),
         (b"{}", Code.CHANGE_MALFORMED),
         (frame(4), Code.SCHEMA_UNKNOWN),
-        (frame(1) + encoded(KEY_SCHEMA, {"id": 7}), Code.SCHEMA_INCOMPATIBLE),
+        (framed(1, KEY_SCHEMA, {"id": 7}), Code.SCHEMA_INCOMPATIBLE),
     ],
 )
 def test_what_is_no_event_of_the_table_is_refused(value: bytes, code: Code) -> None:

@@ -21,7 +21,7 @@ from schemas.formats.upsert import KeyForm, UpsertFormat
 from schemas.records import Change, Op
 from schemas.table import Column, TableSchema, declare
 from schemas.types import ColumnType, TypeName
-from tests.kit.avro_records import encoded
+from tests.kit.avro_records import encoded, framed
 from tests.kit.single_records import SingleRecords, single_records
 
 TABLE = declare(
@@ -55,11 +55,7 @@ ROW_SCHEMA = {
 WITH_KEY = {**ROW_SCHEMA, "fields": [*ROW_SCHEMA["fields"], {"name": "id", "type": ["null", "long"]}]}
 
 
-def written(schema_id: int, schema: Any, value: Any) -> bytes:
-    return frame(schema_id) + encoded(schema, value)
-
-
-KEY = written(1, KEY_SCHEMA, {"id": 7, "region": "EU"})
+KEY = framed(1, KEY_SCHEMA, {"id": 7, "region": "EU"})
 ROW = {"secret": "secret", "amount": b"\x00\x96", "ok": True}
 SCHEMAS = {1: KEY_SCHEMA, 2: ROW_SCHEMA, 3: WITH_KEY}
 
@@ -89,15 +85,15 @@ def of_one(kind: str, schema: Any, raw: Any) -> Change:
     table = declare({"name": "t", "columns": {"id": "bigint", "c": kind}, "primary_key": ["id"]})
     row = {"type": "record", "name": "R", "fields": [{"name": "c", "type": schema}]}
     reader = rows(known(s8="long", s9=row), "avro", table)
-    return reader.read_change(written(8, "long", 7), written(9, row, {"c": raw}), where="t-0@7")
+    return reader.read_change(framed(8, "long", 7), framed(9, row, {"c": raw}), where="t-0@7")
 
 
 def test_a_row_is_an_insert_with_its_key_and_what_its_writer_lacks_is_null() -> None:
     expected = Change(Op.INSERT, None, (None, 7, "EU", Decimal("1.50"), True))
     for value in (
-        written(2, ROW_SCHEMA, ROW),
-        written(3, WITH_KEY, {**ROW, "id": 7}),
-        written(3, WITH_KEY, {**ROW, "id": None}),
+        framed(2, ROW_SCHEMA, ROW),
+        framed(3, WITH_KEY, {**ROW, "id": 7}),
+        framed(3, WITH_KEY, {**ROW, "id": None}),
     ):
         assert rows().read_change(KEY, value) == expected
     assert rows().read_key(KEY) == ("EU", 7)
@@ -108,11 +104,11 @@ def test_a_record_without_a_value_deletes_the_row_of_its_key() -> None:
         assert rows().read_change(KEY, value) == Change(Op.DELETE, (None, 7, "EU", None, None), None)
 
 
-@pytest.mark.parametrize(("form", "key"), [("json", b"7"), ("text", b"7"), ("avro", written(8, "int", 7))])
+@pytest.mark.parametrize(("form", "key"), [("json", b"7"), ("text", b"7"), ("avro", framed(8, "int", 7))])
 def test_a_key_of_one_column_has_the_other_forms_too(form: KeyForm, key: bytes) -> None:
     table = declare({"name": "t", "columns": {"id": "bigint", "ok": "boolean"}, "primary_key": ["id"]})
     reader = rows(known(s8="int"), form, table)
-    assert reader.read_change(key, written(2, ROW_SCHEMA, ROW)).after == (7, True)
+    assert reader.read_change(key, framed(2, ROW_SCHEMA, ROW)).after == (7, True)
     assert refused(b"x", None, reader).code is Code.KEY_MISMATCH
 
 
@@ -176,7 +172,7 @@ def test_a_hostile_schema_is_refused_before_anything_is_read_by_it() -> None:
 
 
 def test_what_is_cut_short_or_goes_on_is_refused() -> None:
-    value = written(2, ROW_SCHEMA, ROW)
+    value = framed(2, ROW_SCHEMA, ROW)
     for cut in range(5, len(value)):
         assert refused(KEY, value[:cut]).code is Code.AVRO_TRUNCATED
     assert refused(KEY, value + b"\x00").code is Code.AVRO_TRAILING
@@ -247,13 +243,11 @@ def test_other_types_that_say_the_same_are_read(kind: str, schema: Any, raw: Any
 def test_a_text_that_is_not_utf_8_is_named_so() -> None:
     table = declare({"name": "t", "columns": {"id": "bigint", "secret": "string"}, "primary_key": ["id"]})
     reader = rows(known(s8="long"), "avro", table)
-    assert (
-        refused(written(8, "long", 7), frame(2) + b"\x02\xff\x00\x00\x00", reader).code is Code.BAD_ENCODING
-    )
+    assert refused(framed(8, "long", 7), frame(2) + b"\x02\xff\x00\x00\x00", reader).code is Code.BAD_ENCODING
 
 
 def test_a_key_that_is_none_or_another_is_a_mismatch() -> None:
-    value = written(3, WITH_KEY, {**ROW, "id": 8})
+    value = framed(3, WITH_KEY, {**ROW, "id": 8})
     for key, data in (
         (None, None),
         (b"", None),
@@ -265,7 +259,7 @@ def test_a_key_that_is_none_or_another_is_a_mismatch() -> None:
 
 
 def test_a_null_in_a_key_is_named_so() -> None:
-    key = written(1, KEY_SCHEMA, {"id": None, "region": "EU"})
+    key = framed(1, KEY_SCHEMA, {"id": None, "region": "EU"})
     assert refused(key, None).code is Code.PK_NULL
     with pytest.raises(InputError) as caught:
         rows().read_key(key, where="t-0@7")

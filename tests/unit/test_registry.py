@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import ssl
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +23,6 @@ from tests.kit.secure import Certificates, private
 ROW = {"type": "record", "name": "Row", "fields": [{"name": "amount", "type": "long"}]}
 KEY = {"type": "record", "name": "Key", "fields": [{"name": "id", "type": "long"}]}
 SECRET = "canarySecret"
-
-
-@pytest.fixture
-def registry() -> Iterator[FakeRegistry]:
-    with FakeRegistry().serving() as serving:
-        yield serving
 
 
 @pytest.fixture(autouse=True)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from schemas.errors import Code, ConfigError
-from schemas.settings.config import ServiceConfig, load
+from schemas.settings.config import ServiceConfig
+from tests.kit import config_files
+from tests.kit.config_files import LEAST
 from tests.kit.secure import Certificates, private
 
-TABLE = {"name": "orders", "columns": {"id": "bigint"}, "primary_key": ["id"]}
 UPSTREAM = {"topic": "orders", "format": "upsert", "encoding": "avro-registry"}
 NEAR, FAR = {"url": "http://127.0.0.1:8081"}, {"url": "https://registry.example/apis/ccompat/v7"}
 OAUTH = {"token_url": "http://127.0.0.1:9/token", "client_id": "backfill", "client_secret_file": "password"}
@@ -29,19 +29,22 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def declared(registry: object, upstream: object = UPSTREAM) -> dict[str, Any]:
+    return LEAST | {"upstream": upstream, "registry": registry}
+
+
 def read(folder: Path, registry: object, upstream: object = UPSTREAM) -> ServiceConfig:
-    path = folder / "backfill.yaml"
-    declared = {"upstream": upstream, "state": "s", "table": TABLE, "registry": registry}
-    path.write_text(json.dumps(declared))
-    return load(path)
+    return config_files.read(folder, declared(registry, upstream))
 
 
 def refusal_of(folder: Path, registry: object, code: Code = Code.CONFIG_INVALID) -> str:
-    with pytest.raises(ConfigError) as caught:
-        read(folder, registry)
-    assert caught.value.code is code
-    assert "hunter" not in str(caught.value)
-    return caught.value.found
+    refused = config_files.refusal_of(folder, declared(registry), code)
+    assert "hunter" not in str(refused)
+    return refused.found
+
+
+def tokens(**over: object) -> dict[str, Any]:
+    return {**NEAR, "oauth": {**OAUTH, **over}}
 
 
 def test_files_are_found_below_the_folder_and_secrets_stay_references(folder: Path) -> None:
@@ -95,14 +98,8 @@ def test_a_format_with_schemas_by_id_needs_a_registry_and_others_do_not(folder: 
         ({**NEAR, **LOGIN, "oauth": OAUTH}, "both registry.oauth and registry.username"),
         ({**NEAR, "token_file": "password", "oauth": OAUTH}, "both registry.oauth and registry.token"),
         ({"oauth": OAUTH}, "registry.oauth without registry.url"),
-        (
-            {**NEAR, "oauth": {**OAUTH, "client_secret_file": "absent"}},
-            "registry.oauth.client_secret_file: a file",
-        ),
-        (
-            {**NEAR, "oauth": {**OAUTH, "token_url": "http://far.example"}},
-            "registry.oauth.token_url is another",
-        ),
+        (tokens(client_secret_file="absent"), "registry.oauth.client_secret_file: a file"),
+        (tokens(token_url="http://far.example"), "registry.oauth.token_url is another"),
         ({"url": "mock://hunter2"}, "registry.url: "),
     ],
 )

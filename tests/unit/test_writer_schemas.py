@@ -113,7 +113,7 @@ def test_what_a_schema_says_of_fields_that_are_not_read_is_no_matter(
 
 
 def test_a_type_that_is_defined_twice_is_the_last_one_before_its_name() -> None:
-    """As Java writes schemas in which one name has two definitions."""
+    """Schemas as Java writes them, in which one name has two definitions."""
     first = {"type": "record", "name": "D", "fields": [{"name": "a", "type": "int"}]}
     second = {**first, "fields": [{"name": "a", "type": "string", "default": 7}]}
     text = record(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import zlib
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -113,12 +113,6 @@ class GrowingFrames(GrowingUpstream):
 
 TIER = {"name": "tier", "type": ["string", "null"], "default": "basic"}
 SIZE = {"name": "size", "type": ["null", "int"], "default": None}
-
-
-@pytest.fixture
-def registry() -> Iterator[FakeRegistry]:
-    with FakeRegistry().serving() as serving:
-        yield serving
 
 
 def grown() -> TableSchema:

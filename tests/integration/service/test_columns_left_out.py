@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,12 +21,6 @@ from tests.kit.registry import FakeRegistry
 
 SetUp = Callable[..., Stage]
 FOUND = {"id": "bigint", "note": "string", "tier": {"type": "string", "fill": "basic"}}
-
-
-@pytest.fixture
-def registry() -> Iterator[FakeRegistry]:
-    with FakeRegistry().serving() as serving:
-        yield serving
 
 
 def written(stage: Stage) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -33,12 +33,6 @@ FORMS = {
     "avro": {"format": "debezium", "encoding": "avro-registry"},
     "refused": {"format": "upsert", "encoding": "avro-registry"},
 }
-
-
-@pytest.fixture
-def registry() -> Iterator[FakeRegistry]:
-    with FakeRegistry().serving() as serving:
-        yield serving
 
 
 class Follower:

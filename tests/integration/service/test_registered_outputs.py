@@ -6,7 +6,7 @@ import json
 import shutil
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from io import BytesIO
 from typing import Any
 
@@ -33,12 +33,6 @@ DEBEZIUM = {"format": "debezium", "encoding": "avro-registry"}
 
 def row(number: int, version: int = 0) -> tuple[Any, ...]:
     return (number, "EU", None, f"n{version}")
-
-
-@pytest.fixture
-def registry() -> Iterator[FakeRegistry]:
-    with FakeRegistry().serving() as serving:
-        yield serving
 
 
 def staged(set_up: SetUp, registry: FakeRegistry, *jobs: dict[str, Any], **how: Any) -> Stage:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import operator
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, ClassVar
 
@@ -75,12 +75,6 @@ class RegistryUpstream(RealUpstream):
         )
         assert data is not None
         return data
-
-
-@pytest.fixture
-def registry() -> Iterator[FakeRegistry]:
-    with FakeRegistry().serving() as serving:
-        yield serving
 
 
 def staged(set_up: SetUp, registry: FakeRegistry, *jobs: dict[str, Any], lanes: int = 4) -> Stage:

@@ -6,7 +6,7 @@ import base64
 import json
 import zlib
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -141,12 +141,6 @@ JOBS: tuple[dict[str, Any], ...] = (
     {"name": "frames", "format": "debezium", "encoding": "json-schema"},
     {"name": "ids", "format": "upsert", "encoding": "avro-registry", "columns": ["id", "n"]},
 )
-
-
-@pytest.fixture
-def registry() -> Iterator[FakeRegistry]:
-    with FakeRegistry().serving() as serving:
-        yield serving
 
 
 def stage_of(set_up: SetUp, upstream_type: type[WideningUpstream], registry: FakeRegistry) -> Stage:

@@ -21,11 +21,6 @@ from tests.kit.real import await_condition
 Topic = Callable[..., str]
 
 
-@pytest.fixture
-def kafka(bootstrap: str) -> KafkaSettings:
-    return KafkaSettings(bootstrap)
-
-
 def of(kafka: KafkaSettings, topic: str, owner: str, interval_ms: int = 100) -> BarrierInjector:
     return BarrierInjector(kafka, DataTopicTarget(topic), interval_ms, owner=owner, is_ours=lambda: True)
 

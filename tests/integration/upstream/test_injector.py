@@ -35,11 +35,6 @@ Topic = Callable[..., str]
 HOUR_MS = 3_600_000
 
 
-@pytest.fixture
-def kafka(bootstrap: str) -> KafkaSettings:
-    return KafkaSettings(bootstrap)
-
-
 @contextmanager
 def injector(
     kafka: KafkaSettings, topic: str, clock: Callable[[], int] = unix_ms

@@ -40,11 +40,6 @@ TABLE = declare(
 )
 
 
-@pytest.fixture
-def kafka(bootstrap: str) -> KafkaSettings:
-    return KafkaSettings(bootstrap)
-
-
 def load(kafka: KafkaSettings, topic: str, generator: ChangeGenerator, rows: int) -> None:
     produce_rows(ChangeSender(kafka, topic), generator, rows)
 

@@ -87,7 +87,7 @@ def comparable(rows: dict[Key, Row]) -> dict[Key, Row]:
 
 
 def through_json(rows: dict[Key, Row]) -> dict[Key, Row]:
-    """As Connect's JSON converter reads them: what is no number is written as a text, which it takes for 0."""
+    """Values as Connect's JSON converter reads them: NaN and infinities are written as texts, which it takes for 0."""
     return {
         key: tuple(0.0 if isinstance(value, float) and not math.isfinite(value) else value for value in row)
         for key, row in rows.items()

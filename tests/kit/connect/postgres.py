@@ -98,7 +98,7 @@ class Postgres:
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
-        """As a machine that does not answer: neither the server nor its sessions run."""
+        """Stop the server and its sessions, as on a machine that does not answer."""
         assert self._process is not None
         pids = [
             self._process.pid,

@@ -91,7 +91,7 @@ class Sink:
         return int(self._postgres.value(self._database, f"SELECT count(*) FROM {self.name}"))  # noqa: S608
 
     def differences(self, columns: Iterable[str], rows: Iterable[Row]) -> tuple[int, int]:
-        """How many of these rows the table lacks, and how many others it has: the database compares."""
+        """Counts of these rows that the table lacks, and of others that it has: the database compares."""
         table, expected = sql.Identifier(self.name), sql.Identifier(f"{self.name}_expected")
         names = sql.SQL(", ").join(map(sql.Identifier, columns))
         with self._postgres.connect(self._database) as session:

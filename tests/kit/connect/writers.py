@@ -13,7 +13,7 @@ from tests.kit.connect.postgres import Postgres
 
 REGIONS = ("EU", "US", "größer 🙂")
 IDS = 40
-"""So few that a transaction often changes a row twice."""
+"""A number so small that a transaction often changes a row twice."""
 _FREE = "WHERE region = %s AND id = %s AND NOT EXISTS (SELECT FROM orders WHERE region = %s AND id = %s)"
 _VALUES = [name for name in NAMES if name not in KEY]
 

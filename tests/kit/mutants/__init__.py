@@ -16,7 +16,7 @@ __all__ = ["MUTANTS", "barriers", "folds_to_the_law", "keys", "progress", "recor
 
 
 def folds_to_the_law(history: History) -> bool:
-    """Whether the output folds to { x in V(b) : pk(x) <= pos(b) } at each of its barriers."""
+    """True if the output folds to { x in V(b) : pk(x) <= pos(b) } at each of its barriers."""
     tables = dict(history.tables())
     for items in history.output:
         table: dict[Key, Row] = {}

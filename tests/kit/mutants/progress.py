@@ -16,7 +16,7 @@ from tests.kit.mutants.spots import (
 )
 
 Place = tuple[list[Item], int, int]
-"""Where a progress entry stands: the partition's items, the barrier's index, the entry's index."""
+"""The place of a progress entry: the partition's items, the barrier's index, the entry's index."""
 
 
 def _entries(history: History) -> Iterator[tuple[Place, VnodeProgress]]:

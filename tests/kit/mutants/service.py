@@ -16,7 +16,6 @@ import pyarrow as pa
 import pytest
 
 from schemas.avro import columnar as avro_encoder
-from schemas.avro.codec import barrier_header, encode_barrier
 from schemas.avro.registered import KnownSchemas, SchemaIds, WriterSchema, frame
 from schemas.codec.debezium import DebeziumDecoder
 from schemas.codec.envelopes import AppendDecoder, UpsertDecoder
@@ -26,7 +25,7 @@ from schemas.formats.outputs.formats import DebeziumOutput, UpsertOutput
 from schemas.formats.protocol import OutputFormat, UpstreamFormat
 from schemas.formats.upsert import UpsertFormat
 from schemas.json import columnar as json_encoder
-from schemas.records import Barrier, BarrierKind, VnodeProgress
+from schemas.records import VnodeProgress
 from schemas.table import declare
 from schemas.types import ColumnType, TypeName
 from streaming.reading.records.forms import RecordForm
@@ -36,7 +35,7 @@ from streaming.verify.history import TopicEntry
 from streaming.verify.records.canonical import canonical
 from streaming.verify.records.rows import OutputView
 from tests.kit.avro_records import encoded
-from tests.kit.encoded_histories import ListSource
+from tests.kit.encoded_histories import barrier, numbered
 from tests.kit.origins import origins
 
 TABLE = declare(
@@ -231,13 +230,8 @@ INSIDE: dict[str, Callable[[pytest.MonkeyPatch, Fault], None]] = {
 }
 
 
-def _barrier(number: int, *progress: VnodeProgress) -> TopicEntry:
-    value = Barrier(number << 16, (number - 1) << 16, BarrierKind.CHECKPOINT, 1, 0, progress=progress)
-    return TopicEntry(0, None, encode_barrier(value), barrier_header(value))
-
-
 def sent(upstream: UpstreamFormat, output: OutputFormat, records: Sequence[TopicEntry]) -> list[TopicEntry]:
-    """What the service's decoder and encoder make of records."""
+    """Records as the service's decoder and encoder make them."""
     found = upstream.decoder(TABLE.columns, TABLE.key_columns).decode(
         *(pa.array([getattr(entry, part) for entry in records], pa.binary()) for part in ("key", "value"))
     )
@@ -253,21 +247,16 @@ def sent(upstream: UpstreamFormat, output: OutputFormat, records: Sequence[Topic
 
 
 def judged(upstream: str, output: str) -> Report:
-    """What `verify` says of an output that the service made, with barriers of its own around the records."""
+    """The report of `verify` on an output that the service made, with barriers of its own around the records."""
     format_, records = UPSTREAMS[upstream]
     target = OUTPUTS[output]
-    start = _barrier(1, *(VnodeProgress(number, None, True, 0) for number in range(TABLE.vnode_count)))
+    start = barrier(1, *(VnodeProgress(number, None, True, 0) for number in range(TABLE.vnode_count)))
     topics = (
-        (format_, [_barrier(1), *records, _barrier(2)]),
-        (target, [start, *sent(format_, target, records), _barrier(2)]),
+        (format_, [barrier(1), *records, barrier(2)]),
+        (target, [start, *sent(format_, target, records), barrier(2)]),
     )
     sources = [
-        canonical(
-            [ListSource([entry._replace(offset=number) for number, entry in enumerate(entries)])],
-            RecordForm.of(form),
-            TABLE.columns,
-            TABLE.key_columns,
-        )
+        canonical(numbered(entries), RecordForm.of(form), TABLE.columns, TABLE.key_columns)
         for form, entries in topics
     ]
     forms = [RecordForm.of(form) for form, _ in topics]

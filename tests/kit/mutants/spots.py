@@ -1,4 +1,4 @@
-"""What mutants share: their registry, and places in a history."""
+"""The registry of mutants, and places in a history that they change."""
 
 from __future__ import annotations
 

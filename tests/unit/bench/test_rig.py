@@ -1,4 +1,4 @@
-"""What a service of a benchmark says of itself, line by line."""
+"""Lines that a service of a benchmark logs."""
 
 from __future__ import annotations
 

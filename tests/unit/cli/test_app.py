@@ -1,4 +1,4 @@
-"""What a user sees of the command line before any command runs, and when one fails."""
+"""The command line before any command runs, and when one fails."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def scripts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
 
 
 def in_bash(scripts: Path, *words: str, shell: str = "bash") -> set[str]:
-    """What the last word completes to."""
+    """Completions of the last word."""
     quoted = " ".join(f"'{word}'" for word in words)
     program = (
         f"source ./{shell}; COMP_WORDS=(backfill {quoted}); COMP_CWORD={len(words)}; _backfill;"

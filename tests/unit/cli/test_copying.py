@@ -1,4 +1,4 @@
-"""What `status` and `plan` say while the table is copied that a state starts from: they read the state alone."""
+"""Answers of `status` and `plan` while the table is copied that a state starts from: they read the state alone."""
 
 from __future__ import annotations
 

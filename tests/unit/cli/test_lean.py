@@ -68,7 +68,7 @@ def config(tmp_path: Path) -> Path:
 
 
 def imported(*commands: list[str]) -> tuple[str, set[str]]:
-    """What commands say, one after another in one process, and the packages that are there when they are done."""
+    """Output of commands, one after another in one process, and the packages that are loaded at their end."""
     program = (
         "import json, sys\n"
         "from streaming.cli.app import main\n"

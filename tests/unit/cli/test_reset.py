@@ -1,4 +1,4 @@
-"""What belongs to a state is listed whole, and nothing is deleted."""
+"""A state's folders and topics are all listed, and nothing is deleted."""
 
 from __future__ import annotations
 

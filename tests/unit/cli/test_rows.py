@@ -1,4 +1,4 @@
-"""What commands say of rows without identity."""
+"""Commands for rows without identity."""
 
 from __future__ import annotations
 

@@ -20,22 +20,13 @@ from streaming.cli.screen import ServiceScreen, progress_text, status_line
 from streaming.core.health import HealthCondition
 from streaming.observe.models import Status
 from streaming.protocol.report import BatchReport
+from tests.kit.clock import Clock
 from tests.kit.fed_page import FedPage
 from tests.kit.reports import report
 
 WIDTH = 80
 MEGABYTE = 1_000_000
 MINUTES_A_DAY = 24 * 60
-
-
-class Clock:
-    """Seconds, set by hand."""
-
-    def __init__(self) -> None:
-        self.now_s = 0.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 @pytest.fixture
@@ -57,7 +48,7 @@ class Shown:
 
     @property
     def lines(self) -> list[str]:
-        """Those since the first step began, which ends the loading of the program."""
+        """Lines since the first step began, which ends the loading of the program."""
         lines = [line.rstrip() for line in self._out.getvalue().splitlines()]
         return lines[1:]
 

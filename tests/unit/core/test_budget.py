@@ -215,7 +215,7 @@ def test_debt_under_a_high_limit_is_forgiven_by_a_lower_one() -> None:
 def taken_bytes(
     latency_budget_ms: int | None, width: int, bytes_per_ms: float, readers: int = 1
 ) -> list[int]:
-    """What a job reads in one batch after another, whose rows have this width."""
+    """Rows that a job reads in one batch after another, each of this width."""
     budget, read = SnapshotBudget(latency_budget_ms), []
     for now_ms in range(20):
         most = budget.amount(now_ms, paused=False, rate_limit=None, load=BatchLoad(readers))

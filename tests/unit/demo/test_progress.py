@@ -34,7 +34,7 @@ def report(
 
 
 def instants(progress: DemoProgress) -> tuple[bool, bool]:
-    """Whether the replica stands, and whether the job is complete."""
+    """Flags: the replica stands; the job is complete."""
     return progress.replica_at is not None, progress.complete_at is not None
 
 

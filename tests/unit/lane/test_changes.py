@@ -1,4 +1,4 @@
-"""Which records of a batch are changes, and of which interval."""
+"""Records of a batch that are changes, and their intervals."""
 
 from __future__ import annotations
 

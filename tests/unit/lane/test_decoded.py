@@ -1,4 +1,4 @@
-"""What a lane refuses to read."""
+"""Records that a lane refuses to read."""
 
 from __future__ import annotations
 

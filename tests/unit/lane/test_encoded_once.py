@@ -1,4 +1,4 @@
-"""What several outputs of one form send is encoded once, and only as long as it is the same."""
+"""Records that several outputs of one form send: encoded once, and only as long as they are the same."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import pytest
 
 from schemas.formats.outputs.records import ChangeEncoder
 from schemas.job import JobDefinition
-from schemas.records import Op
+from schemas.records import Change, Op
 from streaming.lane.changes import Changes
 from streaming.sink.columns import ChangeColumns
 from streaming.sink.output import Output
 from tests.kit import barriers
+from tests.kit.columns import changes_of
 from tests.kit.masks import hash_key_file
 from tests.kit.tables import table
 
@@ -25,19 +26,7 @@ def output(name: str, **more: object) -> Output:
 
 
 def changes() -> Changes:
-    rows = tuple(
-        pa.array([{"id": 1, "n": 2, "v": "x"}[column.name]] * 2, column.type.arrow)
-        for column in TABLE.columns
-    )
-    return Changes(
-        interval=np.zeros(2, np.int64),
-        vnodes=np.zeros(2, np.int32),
-        ops=np.array([Op.UPDATE, Op.UPDATE], np.int8),
-        before=rows,
-        after=rows,
-        keys=(rows[0],),
-        rows=pa.table({}),
-    )
+    return changes_of(TABLE, [Change(Op.UPDATE, (1, 2, "x"), (1, 2, "x"))] * 2)
 
 
 def sent(decoded: Changes, out: Output, rows: list[int], ops: list[Op]) -> list[bytes]:

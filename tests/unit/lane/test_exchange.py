@@ -1,4 +1,4 @@
-"""What goes into the exchange comes out of it: records in the lanes that they are for, in order where that is asked."""
+"""Records go through the exchange to the lanes that they are for, in order where that is asked."""
 
 from __future__ import annotations
 

@@ -20,10 +20,10 @@ from schemas.records import Change, Op
 from streaming.lane.before.normal import KeyOrder, Stored, Written, normalised, written
 from streaming.lane.before.store import LocalStore, RowStore, decoded
 from streaming.lane.changes import Changes
+from tests.kit.columns import columns_of, upserts_of
 from tests.kit.tables import table
 
 TABLE = table()
-ROW_TYPES = [column.type.arrow for column in TABLE.columns]
 Row = tuple[Any, ...]
 Record = tuple[int, Row | None]
 """A key, and its row or None for a delete."""
@@ -38,23 +38,11 @@ stored_rows = st.dictionaries(
 
 
 def columns(rows: list[Row | None]) -> tuple[pa.Array, ...]:
-    return tuple(
-        pa.array([None if row is None else row[index] for row in rows], kind)
-        for index, kind in enumerate(ROW_TYPES)
-    )
+    return columns_of(TABLE.columns, rows)
 
 
 def changes_of(found: list[Record]) -> Changes:
-    keys = pa.array([key for key, _ in found], pa.int64())
-    return Changes(
-        interval=np.arange(len(found), dtype=np.int64) // 4,
-        vnodes=np.zeros(len(found), dtype=np.int32),
-        ops=np.array([Op.DELETE if row is None else Op.INSERT for _, row in found], dtype=np.int8),
-        before=columns([(key, None, None) if row is None else None for key, row in found]),
-        after=columns([row for _, row in found]),
-        keys=(keys,),
-        rows=pa.table({"number": pa.array(range(len(found)), pa.int64())}),
-    )
+    return upserts_of(TABLE, found, [number // 4 for number in range(len(found))])
 
 
 NOTHING = Written(pa.array([], pa.binary()), columns([]), pa.array([], pa.binary()))
@@ -194,16 +182,7 @@ def test_a_file_that_is_no_store_is_replaced(tmp_path: Path, damage: bytes) -> N
 def test_keys_that_are_too_long_are_kept_by_their_digests(tmp_path: Path) -> None:
     wide = table({"id": "string", "v": "string"})
     keys = pa.array([b"k" * 5_000 + str(number).encode() for number in range(3)], pa.binary())
-    ids = pa.array([f"{number}" for number in range(3)])
-    changes = Changes(
-        interval=np.zeros(3, dtype=np.int64),
-        vnodes=np.zeros(3, dtype=np.int32),
-        ops=np.zeros(3, dtype=np.int8),
-        before=(pa.nulls(3, pa.string()),) * 2,
-        after=(ids, ids),
-        keys=(ids,),
-        rows=pa.table({}),
-    )
+    changes = upserts_of(wide, [(f"{number}", (f"{number}",) * 2) for number in range(3)])
     order = KeyOrder.of(keys)
     with closing(LocalStore(tmp_path, wide)) as store:
         store.write(written(changes, order), after=None, epoch=1)

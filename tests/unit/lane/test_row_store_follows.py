@@ -7,20 +7,17 @@ import shutil
 from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
 from schemas.formats.outputs.records import AvroRowEncoder
-from schemas.records import Op
 from state.maintenance import merge
 from state.replica import Replica
 from state.storage import Storage
 from streaming.lane.before.lookup import Replicated, bring, open_rows_before
 from streaming.lane.before.store import LocalStore, decoded
-from streaming.lane.changes import Changes
+from tests.kit.columns import upserts_of
 from tests.kit.examples import examples
 from tests.kit.tables import vnode_of
 from tests.unit.state.test_compaction import TABLE, Changelog
@@ -39,7 +36,7 @@ def replicated(changelog: Changelog, vnodes: range) -> Replicated:
 
 
 def rows_of(folder: Path, epoch: int, changelog: Changelog) -> dict[object, object]:
-    """What the store has of every key that there ever was."""
+    """The store's row of every key that there ever was."""
     every = sorted(changelog.rows)
     keys = KEYS([pa.array([key[0] for key in every], pa.string())])
     with closing(LocalStore(folder, TABLE)) as store, store.at(epoch) as view:
@@ -117,7 +114,7 @@ def test_what_the_log_holds_is_taken_from_it_and_a_state_that_went_back_is_read_
 
 
 def test_parts_of_a_batch_see_what_the_parts_before_them_wrote(tmp_path: Path) -> None:
-    """As one part does: a batch may be cut anywhere."""
+    """Write the rows as one part does: a batch may be cut anywhere."""
     changelog, chance = Changelog(Replica(Storage(str(tmp_path / "state")), TABLE)), random.Random(3)
     for _ in range(6):
         changelog.put(draw(chance))
@@ -132,7 +129,7 @@ def test_parts_of_a_batch_see_what_the_parts_before_them_wrote(tmp_path: Path) -
             open_rows_before(store, whole, changelog.epoch) as rows_before,
         ):
             for start in range(0, len(records), size):
-                made, _ = rows_before(changes_of(records[start : start + size]))
+                made, _ = rows_before(upserts_of(TABLE, records[start : start + size]))
                 halves = (
                     zip(*(c.to_pylist() for c in half), strict=True) for half in (made.before, made.after)
                 )
@@ -140,21 +137,3 @@ def test_parts_of_a_batch_see_what_the_parts_before_them_wrote(tmp_path: Path) -
         found.append(shown)
     assert found[0] == found[1] == found[2]
     assert {op for op, *_ in found[0]} == {0, 1, 2}
-
-
-def changes_of(records: list[tuple[str, tuple[str, int, Decimal] | None]]) -> Changes:
-    def columns(rows: list[tuple[Any, ...] | None]) -> tuple[pa.Array, ...]:
-        return tuple(
-            pa.array([None if row is None else row[i] for row in rows], column.type.arrow)
-            for i, column in enumerate(TABLE.columns)
-        )
-
-    return Changes(
-        interval=np.zeros(len(records), dtype=np.int64),
-        vnodes=np.zeros(len(records), dtype=np.int32),
-        ops=np.array([Op.DELETE if row is None else Op.INSERT for _, row in records], dtype=np.int8),
-        before=columns([(key, None, None) if row is None else None for key, row in records]),
-        after=columns([row for _, row in records]),
-        keys=(pa.array([key for key, _ in records], pa.string()),),
-        rows=pa.table({"number": pa.array(range(len(records)))}),
-    )

@@ -52,7 +52,7 @@ def test_folders_and_files_are_the_users_alone(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_others_could_read_is_closed_and_keeps_its_rows(tmp_path: Path) -> None:
-    """As earlier versions made them."""
+    """Folders as earlier versions made them."""
     with closing(local_store(f"{NAME}/0-8", TABLE, str(tmp_path))) as store:
         store.write(rows(1), after=None, epoch=5)
     for folder in (tmp_path / NAME, tmp_path / NAME / "0-8"):

@@ -55,7 +55,7 @@ def asked(address: tuple[str, int], path: str) -> int:
     "sent", [b"", b"GET /healthz HTTP/1.1\r\nHost: 127", b"GET /healthz HTTP/1.1\r\n\r\n"]
 )
 def test_probes_are_answered_beside_any_number_of_connections(address: tuple[str, int], sent: bytes) -> None:
-    """Those that send nothing, half a head, and those that keep a connection behind an answer."""
+    """Clients that send nothing or half a head, and some that keep a connection behind an answer."""
     with ExitStack() as opened:
         for _ in range(3 * MOST_WAITING):
             held = opened.enter_context(socket.create_connection(address, WAIT_S))

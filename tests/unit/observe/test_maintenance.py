@@ -1,4 +1,4 @@
-"""What the status tells of the work beside the batches, of the disk, of the upstream and of a job's kind."""
+"""The status of the work beside the batches, of the disk, of the upstream and of a job's kind."""
 
 from __future__ import annotations
 

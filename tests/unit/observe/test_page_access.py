@@ -92,7 +92,7 @@ def unfold(page: Page, name: str) -> None:
 
 
 def stops(page: Page) -> list[tuple[str, bool]]:
-    """What Tab comes to, from the top to the end of the page, and whether that is seen."""
+    """Elements that Tab comes to, from the top to the end of the page, and whether they are seen."""
     found: list[tuple[str, bool]] = []
     for _ in range(50):
         page.keyboard.press("Tab")

@@ -28,13 +28,6 @@ _WITH_TOKEN = {"Authorization": f"Bearer {_TOKEN}"}
 
 
 @pytest.fixture
-def storage(tmp_path: Path) -> Storage:
-    found = Storage(str(tmp_path / "state"))
-    found.prepare()
-    return found
-
-
-@pytest.fixture
 def cache(storage: Storage) -> StatusCache:
     vitals = Vitals("up", 1_000, late_s=30.0, injects=False)
     found = StatusCache("up", "orders", "me", 4, vitals, SOURCE, can_steer=True)

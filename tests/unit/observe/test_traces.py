@@ -24,7 +24,7 @@ ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
 @dataclass
 class Listener:
-    """What a service calls, and what is read of it; the service itself takes Spark."""
+    """Calls that a service makes, and spans that are read of them; the service itself takes Spark."""
 
     observers: tuple[Observer, ...] = ()
 

@@ -1,4 +1,4 @@
-"""How fast a table is copied."""
+"""The pace at which a table is copied."""
 
 from __future__ import annotations
 

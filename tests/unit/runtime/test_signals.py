@@ -44,7 +44,7 @@ class Faulty:
 
 
 def await_never() -> None:
-    """As long as a test may take at most; what ends it is an exception."""
+    """The longest time of a test, which an exception ends."""
     threading.Event().wait(60)
 
 

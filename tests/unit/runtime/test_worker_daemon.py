@@ -1,4 +1,4 @@
-"""What the daemon changes about Spark's own: the state of a worker's socket, and `sys.path`."""
+"""The daemon's differences from Spark's own: the state of a worker's socket, and `sys.path`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of records at fault: parked where that is asked for, left out where they are named, else the end."""
+"""Invalid records: parked where that is asked for, left out where they are named, else the end of the run."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_record_that_came_to_every_lane_is_parked_by_the_first_of_them() -> No
 
 
 def test_an_event_that_waited_for_its_chunk_is_decided_about_only_now() -> None:
-    """Where jobs read the topic, what lies before the batch was left out by a batch of its own."""
+    """For jobs that read the topic, records before the batch were left out by a batch of their own."""
     found = [(fault(3, Code.TOAST_UNAVAILABLE), 1)]
     early = replace(plan("a"), first_offsets=(5,))
     read = TableRead.begin(TransactionSnapshot(1, 1))

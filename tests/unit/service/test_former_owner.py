@@ -7,8 +7,6 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
-
 from schemas.errors import Code, InputError
 from schemas.settings.config import ServiceConfig
 from state.journal import Journal
@@ -28,13 +26,6 @@ FORMER, LONG_AGO_S = "the one before", 3_000
 @dataclass
 class NoBatches:
     finished_epoch: int = 5
-
-
-@pytest.fixture
-def storage(tmp_path: Path) -> Storage:
-    found = Storage(str(tmp_path / "state"))
-    found.prepare()
-    return found
 
 
 def no_config() -> ServiceConfig:

@@ -67,7 +67,7 @@ class Runner:
 
 @dataclass
 class Tasks:
-    """As `LaneTasks`, of a plan that needs nothing else."""
+    """Tasks like `LaneTasks`, of a plan that needs nothing else."""
 
     setup: Any
     upstream_format: Format = field(default_factory=lambda: UpsertFormat(encoding="avro-registry"))

@@ -1,4 +1,4 @@
-"""What is known already is run before Spark is asked for more."""
+"""Plans that are known already are run before Spark is asked for more."""
 
 from __future__ import annotations
 

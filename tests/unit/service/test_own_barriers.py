@@ -41,7 +41,7 @@ def announced(records: MemoryRecords) -> list[AlignedBarrier]:
 
 
 class Listener:
-    """Who hears of barriers: everything up to `first` was looked through before."""
+    """A listener to barriers: everything up to `first` was looked through before."""
 
     def __init__(
         self, topic: MemoryRecords, first: tuple[int, int] = (0, 0), stable: int = 1_000_000

@@ -1,4 +1,4 @@
-"""How long trouble is waited for: from its own beginning, by a clock of the test's, whenever the last batch was."""
+"""The time for which trouble is waited out: from its beginning, by a clock of the test, whenever the last batch was."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Clock(threading.Event):
         super().__init__()
         self.now_s = 0.0
         self.back_s = 0.0
-        """When the broker answers again."""
+        """The time from which the broker answers again."""
 
     def wait(self, timeout: float | None = None) -> bool:
         self.now_s += timeout or 0.0

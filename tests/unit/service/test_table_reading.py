@@ -1,4 +1,4 @@
-"""What stands between readers of a database and batches: staged chunks, proofs, and the pace."""
+"""Parts between readers of a database and batches: staged chunks, proofs, and the pace."""
 
 from __future__ import annotations
 
@@ -37,13 +37,6 @@ from tests.unit.state.test_journal import plan
 def chunk(after: int | None, upto: int, rows: int = 1, written_lsn: int = 100) -> Chunk:
     keys = KeyRange(None if after is None else (after,), (upto,))
     return Chunk(keys, TransactionSnapshot(12, 12), written_lsn, rows)
-
-
-@pytest.fixture
-def storage(tmp_path: Path) -> Storage:
-    found = Storage(str(tmp_path / "state"))
-    found.prepare()
-    return found
 
 
 @pytest.fixture

@@ -7,14 +7,7 @@ import structlog
 
 from schemas.errors import Code, EnvironmentProblem
 from streaming.compaction.turns import FIRST_DELAY_S, LONGEST_DELAY_S, Maintenance, Turn
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now_s = 100.0
-
-    def __call__(self) -> float:
-        return self.now_s
+from tests.kit.clock import Clock
 
 
 def fails() -> NoReturn:
@@ -44,7 +37,7 @@ def test_work_under_way_is_not_waited_for() -> None:
 
 
 def test_what_fails_waits_twice_as_long_each_time_up_to_a_limit_and_is_logged_with_what_to_do() -> None:
-    clock = Clock()
+    clock = Clock(100.0)
     turn = Turn[int]("compaction", "look at the disk", clock)
     delays = []
     with structlog.testing.capture_logs() as logged:
@@ -71,7 +64,7 @@ def test_what_fails_waits_twice_as_long_each_time_up_to_a_limit_and_is_logged_wi
 
 
 def test_a_success_is_the_end_of_a_row_of_failures() -> None:
-    clock = Clock()
+    clock = Clock(100.0)
     turn = Turn[int]("compaction", "advice", clock)
     for _ in range(5):
         turn.begin(fails)
@@ -90,7 +83,7 @@ def test_a_success_is_the_end_of_a_row_of_failures() -> None:
 
 
 def test_how_it_goes_is_shown() -> None:
-    clock, may = Clock(), threading.Event()
+    clock, may = Clock(100.0), threading.Event()
     turn = Turn[bool]("compaction", "look at the disk", clock)
     assert turn.maintenance() == Maintenance("compaction", None, 0, None, 0.0, "look at the disk")
     turn.begin(lambda: may.wait(30))

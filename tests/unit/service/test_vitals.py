@@ -1,4 +1,4 @@
-"""What a service reports of its start and of an outage, by a clock of the test's own."""
+"""Reports of a service's start and of an outage, by a clock that is set by hand."""
 
 from __future__ import annotations
 
@@ -8,17 +8,9 @@ from structlog.testing import capture_logs
 from schemas.errors import Code, EnvironmentProblem
 from streaming.core.health import HealthCondition
 from streaming.service.vitals import Vitals
+from tests.kit.clock import Clock
 
 AWAY = EnvironmentProblem(Code.BROKER_UNREACHABLE, found="no answer", expected="one", next_step="start it")
-
-
-class Clock:
-    """Seconds, set by hand."""
-
-    now_s = 0.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What is left on disk of tables that were written for long, on real Delta."""
+"""Files on disk of tables that were written for long, on real Delta."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def written(storage: Storage, number: int) -> DataFile:
 
 
 def replaced(table: Ledger, times: int) -> DataFile:
-    """So many commits, each of a file in the place of the one before; the last file."""
+    """Make a number of commits, each of a file in the place of the one before; returns the last file."""
     for _ in range(times):
         table.commit([written(table.storage, 1)], table.files(), epoch=table.version + 1)
     (last,) = table.files()
@@ -183,7 +183,7 @@ def test_commits_without_a_checkpoint_all_stay(often: Storage, monkeypatch: pyte
 
 
 def test_a_commit_does_not_look_for_old_ones(often: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """That is the cleaner's, who knows what a plan names."""
+    """The cleaner looks for them, as it knows what a plan names."""
     table = Ledger(often, "t", SCHEMA)
     with long_ago(often, monkeypatch):
         replaced(table, 25)

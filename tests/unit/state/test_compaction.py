@@ -44,7 +44,7 @@ class Changelog:
     _pending: list[dict[str, object]] = field(default_factory=list)
 
     def change(self, op: Op, before: Row | None, after: Row | None, partition: int = 3) -> None:
-        """As it is, legal or not."""
+        """Add a change as it is, legal or not."""
         row = after or before
         assert row is not None
         key = TABLE.key_of(row)

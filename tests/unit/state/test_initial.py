@@ -190,7 +190,7 @@ def test_rows_without_a_key_are_refused_and_counted(storage: Storage, tmp_path: 
 
 DAY_10000 = pa.array([0, 2_932_897, None], pa.int32()).cast(pa.date32())
 INFINITE = pa.array([0, -(2**63) + 1, 2**63 - 1], pa.int64()).cast(pa.timestamp("us", tz="UTC"))
-"""As Spark has PostgreSQL's infinity."""
+"""PostgreSQL's infinity as Spark has it."""
 BEFORE_YEAR_1 = pa.array([-719_163, -719_162, 2_932_896], pa.int32()).cast(pa.date32())
 NO_TEXT = pa.Array.from_buffers(pa.string(), 3, pa.array([b"a", b"\xff", b"b\xc3"], pa.binary()).buffers())
 

@@ -1,4 +1,4 @@
-"""Which files of the log are merged, and what comes out."""
+"""Files of the log that are merged, and their result."""
 
 from __future__ import annotations
 

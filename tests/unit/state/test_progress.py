@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import pickle
+from types import MappingProxyType
 
 import pytest
 
+from schemas.job import JobDefinition
+from state.values.plan import JobPlan, JobState, Slice
 from state.values.progress import (
     Completed,
     IllegalMove,
@@ -21,8 +24,13 @@ from state.values.progress import (
     parts_done,
     rows_read,
 )
+from tests.kit.tables import table
 
 HALF = InProgress(("m",), 5)
+TABLE = table(vnode_count=4)
+STATE = JobState(JobDefinition.declare({"name": "copy", "output": "out"}, TABLE), start=1)
+BEFORE = MappingProxyType[int, Progress]({0: InProgress((5,), 3), 1: Completed((9,), 7)})
+PLAN = JobPlan(STATE, (Slice(0, (5,), None), Slice(2, None, (4,))))
 
 
 def test_progress_moves_from_nothing_over_rising_positions_to_completion() -> None:
@@ -102,3 +110,34 @@ def test_what_was_read_covers_its_keys_and_completion_covers_all(
     progress: NotStarted | InProgress | Completed, seen: tuple[bool, ...]
 ) -> None:
     assert tuple(covers(progress, (key,)) for key in ("a", "m", "z")) == seen
+
+
+def test_rows_count_for_the_vnodes_that_were_read_and_what_was_before_stays() -> None:
+    assert PLAN.progress_after(BEFORE, {0: 2, 2: 1}) == {
+        0: Completed((5,), 5),
+        1: Completed((9,), 7),
+        2: InProgress((4,), 1),
+    }
+    assert BEFORE[0] == InProgress((5,), 3)
+
+
+def test_positions_follow_from_the_plan_alone() -> None:
+    known, counted = PLAN.progress_after(BEFORE), PLAN.progress_after(BEFORE, {0: 2, 2: 1})
+    assert [(type(state), state.position) for state in known.values()] == [
+        (type(state), state.position) for state in counted.values()
+    ]
+
+
+def test_a_plan_without_slices_moves_nothing() -> None:
+    assert JobPlan(STATE).progress_after(BEFORE, {}) is BEFORE
+
+
+def test_a_lane_has_the_slices_of_its_vnodes() -> None:
+    assert PLAN.of_parts(range(1, 3)).slices == PLAN.slices[1:]
+
+
+def test_a_slice_that_nobody_counted_or_that_was_read_before_is_refused() -> None:
+    with pytest.raises(KeyError):
+        PLAN.progress_after(BEFORE, {0: 2})
+    with pytest.raises(IllegalMove):
+        PLAN.progress_after(PLAN.progress_after(BEFORE))

@@ -1,4 +1,4 @@
-"""What is known of the logs of databases, as plans and the log's commits hold it, and put together from lanes."""
+"""Positions in the logs of databases, as plans and the log's commits hold them, and put together from lanes."""
 
 from __future__ import annotations
 

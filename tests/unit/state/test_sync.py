@@ -1,4 +1,4 @@
-"""What a commit relies on is on the disk before it, and it before whatever follows."""
+"""Files that a commit relies on are on the disk before it, and it before whatever follows."""
 
 from __future__ import annotations
 

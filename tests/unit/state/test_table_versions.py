@@ -30,7 +30,7 @@ def history(folder: Storage) -> ReplicaHistory:
 
 
 def rows_of(found: TableVersion) -> list[Row]:
-    """What a user gets who copies the text for delta-rs."""
+    """The rows that a copy of the text for delta-rs gives."""
     scope: dict[str, Any] = {}
     exec(found.delta_rs, scope)  # noqa: S102  our own text
     return sorted(tuple(row.values()) for row in pa.table(scope["rows"]).to_pylist())

@@ -1,4 +1,4 @@
-"""How long a topic keeps what was not read yet, as its settings say."""
+"""The time for which a topic keeps unread records, by its settings."""
 
 from __future__ import annotations
 

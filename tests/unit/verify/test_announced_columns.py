@@ -20,7 +20,7 @@ from streaming.verify.history import Closed, Interval, PartitionHistory, TopicEn
 from streaming.verify.records.canonical import canonical
 from streaming.verify.records.rows import OutputView
 from tests.kit.avro_codec import ChangeCodec, KeyCodec
-from tests.kit.encoded_histories import ListSource
+from tests.kit.encoded_histories import ListSource, numbered
 from tests.kit.sent_records import sent_change, sent_key
 
 COLUMNS = {"id": "bigint", "n": "int", "c": {"type": "int", "fill": 7}}
@@ -80,15 +80,12 @@ def judge(items: Sequence[Item], encoding: str = "json", *, first_width: int = 2
         value = sent_change(format_, TABLE.columns[: len(item)], Change(Op.INSERT, None, item))
         return TopicEntry(0, sent_key(format_, TABLE.key_columns, item[:1]), value)
 
-    def source(items: Sequence[Item]) -> list[ListSource]:
-        return [ListSource([each._replace(offset=at) for at, each in enumerate(map(entry, items))])]
-
     view = OutputView(TABLE, job.columns, None, form.rows_before)
     return Checker(
         TABLE,
         view,
-        ("up", canonical(source(UPSTREAM), CHANGE_FORM, TABLE.columns, TABLE.key_columns)),
-        ("out", canonical(source(items), form, view.columns, view.key_columns)),
+        ("up", canonical(numbered(UPSTREAM), CHANGE_FORM, TABLE.columns, TABLE.key_columns)),
+        ("out", canonical(numbered(map(entry, items)), form, view.columns, view.key_columns)),
         output_form=form,
         from_now=True,
     ).run(require_complete=True)

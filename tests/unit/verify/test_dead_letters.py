@@ -1,4 +1,4 @@
-"""What the judge says of dead letters: one for each record at fault, with its bytes, and none for any other."""
+"""Dead letters in a report of `verify`: one for each invalid record, with its bytes, and none for any other."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from schemas.avro.codec import barrier_header, encode_barrier
 from schemas.errors import InputError
 from schemas.formats.upsert import UpsertFormat
 from schemas.records import Barrier, BarrierKind, Change, Op, RecordId, VnodeProgress
@@ -20,7 +19,7 @@ from streaming.verify.history import TopicEntry
 from streaming.verify.records.canonical import canonical
 from streaming.verify.records.rows import OutputView
 from tests.kit.avro_codec import ChangeCodec, KeyCodec
-from tests.kit.encoded_histories import ListSource
+from tests.kit.encoded_histories import closing, numbered
 
 TABLE = declare(
     {"name": "t", "columns": {"id": "bigint", "b": "boolean"}, "primary_key": ["id"], "vnode_count": 2}
@@ -31,8 +30,7 @@ SOUND = CHANGES.encode(Change(Op.INSERT, None, (1, True)))
 
 
 def barrier(curr: int, prev: int, *progress: VnodeProgress) -> TopicEntry:
-    value = Barrier(curr, prev, BarrierKind.CHECKPOINT, 1, 0, progress=progress)
-    return TopicEntry(0, None, encode_barrier(value), barrier_header(value))
+    return closing(Barrier(curr, prev, BarrierKind.CHECKPOINT, 1, 0, progress=progress))
 
 
 BAD = TopicEntry(0, KEY, SOUND + b"\x00")
@@ -65,12 +63,7 @@ def judge(
         are_empty=are_empty,
     )
     sources = [
-        canonical(
-            [ListSource([entry._replace(offset=at) for at, entry in enumerate(entries)])],
-            form,
-            TABLE.columns,
-            TABLE.key_columns,
-        )
+        canonical(numbered(entries), form, TABLE.columns, TABLE.key_columns)
         for entries, form in ((upstream, upstream_form), (output, CHANGE_FORM))
     ]
     return Checker(TABLE, OutputView(TABLE), ("up", sources[0]), ("out", sources[1]), findings, letters).run()

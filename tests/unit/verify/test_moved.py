@@ -42,7 +42,7 @@ def position_of(place: tuple[str, int, int] | None) -> tuple[int, ...]:
 
 
 def entries_of(drawn: list[Drawn]) -> list[Held]:
-    """As the checker has them, each at its number for an offset."""
+    """Records as the checker has them, each at its number for an offset."""
     topics = [PartitionHistory("up", number, ListSource([])) for number in range(3)]
     return [
         (
@@ -60,7 +60,7 @@ def entries_of(drawn: list[Drawn]) -> list[Held]:
 
 
 def changes_of(drawn: list[Drawn]) -> Changes:
-    """As lanes have them."""
+    """Records as lanes have them."""
     count = len(drawn)
     positions = [
         None if each[4] is None else LogPosition(LOGS[each[4][0]][0], position_of(each[4])) for each in drawn

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from schemas.avro.codec import barrier_header, encode_barrier
-from schemas.records import Barrier, BarrierKind, Change, Op, Row, VnodeProgress
+from schemas.records import Change, Op, Row, VnodeProgress
 from streaming.verify.checker import Checker
 from streaming.verify.findings import Report, Rule
-from streaming.verify.history import Source, TopicEntry
+from streaming.verify.history import TopicEntry
 from streaming.verify.records.rows import OutputView
 from tests.kit.avro_codec import ChangeCodec, KeyCodec
-from tests.kit.encoded_histories import ListSource, of_changes
+from tests.kit.encoded_histories import barrier, numbered, of_changes
 from tests.kit.tables import table
 
 TABLE = table({"id": "bigint", "n": "int"}, vnode_count=2)
@@ -24,11 +23,6 @@ def change(before: Row | None, after: Row | None) -> TopicEntry:
     op = Op.INSERT if before is None else Op.DELETE if after is None else Op.UPDATE
     key = (before or after or ())[:1]
     return TopicEntry(0, KEYS.encode(key), CHANGES.encode(Change(op, before, after)))
-
-
-def barrier(number: int, *progress: VnodeProgress) -> TopicEntry:
-    value = Barrier(number << 16, (number - 1) << 16, BarrierKind.CHECKPOINT, 1, 0, progress=progress)
-    return TopicEntry(0, None, encode_barrier(value), barrier_header(value))
 
 
 def at(offset: int, rows: int) -> VnodeProgress:
@@ -54,15 +48,11 @@ GOOD = [
 
 
 def judge(output: Sequence[TopicEntry], *, complete: bool = True, from_now: bool = False) -> Report:
-    def numbered(entries: Sequence[TopicEntry]) -> list[Source]:
-        own = [entry._replace(offset=offset) for offset, entry in enumerate(entries)]
-        return of_changes(TABLE, ListSource(own))
-
     checker = Checker(
         TABLE,
         OutputView(TABLE),
-        ("up", numbered(UPSTREAM)),
-        ("out", numbered(output)),
+        ("up", of_changes(TABLE, *numbered(UPSTREAM))),
+        ("out", of_changes(TABLE, *numbered(output))),
         reads_upstream=True,
         from_now=from_now,
     )

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from schemas.avro.codec import barrier_header, encode_barrier
 from schemas.formats.append import AppendFormat, AppendOutput
-from schemas.records import Barrier, BarrierKind, VnodeProgress
+from schemas.records import VnodeProgress
 from schemas.table import declare
 from streaming.reading.records.forms import RecordForm
 from streaming.verify.checker import Checker
@@ -14,19 +13,14 @@ from streaming.verify.findings import Report, Rule
 from streaming.verify.history import TopicEntry
 from streaming.verify.records.canonical import canonical
 from streaming.verify.records.rows import OutputView
-from tests.kit.encoded_histories import ListSource
+from tests.kit.encoded_histories import barrier, numbered
 
 TABLE = declare({"name": "t", "columns": {"id": "bigint", "n": "int"}}, has_key=False)
 OUTPUT = RecordForm.of(AppendOutput())
 
 
-def barrier(number: int, *progress: VnodeProgress) -> TopicEntry:
-    value = Barrier(number << 16, (number - 1) << 16, BarrierKind.CHECKPOINT, 1, 0, progress=progress)
-    return TopicEntry(0, None, encode_barrier(value), barrier_header(value))
-
-
 def row(key: bytes | None, id_: int, n: int) -> TopicEntry:
-    """As an output has it; an upstream may as well."""
+    """A row as an output has it; an upstream may as well."""
     return TopicEntry(0, key, b'{"id":%d,"n":%d}' % (id_, n))
 
 
@@ -45,14 +39,11 @@ GOOD = [
 
 
 def judge(output: list[TopicEntry], upstream: list[TopicEntry] = UPSTREAM) -> Report:
-    def source(entries: list[TopicEntry]) -> list[ListSource]:
-        return [ListSource([entry._replace(offset=offset) for offset, entry in enumerate(entries)])]
-
     checker = Checker(
         TABLE,
         OutputView(TABLE, rows_before=OUTPUT.rows_before),
-        ("up", canonical(source(upstream), RecordForm.of(AppendFormat()), TABLE.columns, ())),
-        ("out", canonical(source(output), OUTPUT, TABLE.columns, ())),
+        ("up", canonical(numbered(upstream), RecordForm.of(AppendFormat()), TABLE.columns, ())),
+        ("out", canonical(numbered(output), OUTPUT, TABLE.columns, ())),
         reads_upstream=True,
     )
     return checker.run(require_complete=True)

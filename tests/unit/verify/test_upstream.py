@@ -1,4 +1,4 @@
-"""What the judge says of upstreams that are illegal: findings for changes, a refusal for barriers."""
+"""Reports of `verify` on illegal upstreams: findings for changes, a refusal for barriers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from schemas.avro.codec import barrier_header, encode_barrier
 from schemas.errors import Code, InputError
 from schemas.formats.debezium import DebeziumFormat
 from schemas.formats.upsert import UpsertFormat
@@ -24,7 +23,7 @@ from streaming.verify.history import TopicEntry
 from streaming.verify.records.canonical import canonical
 from streaming.verify.records.rows import OutputView
 from tests.kit.avro_codec import ChangeCodec, KeyCodec
-from tests.kit.encoded_histories import ListSource, of_changes
+from tests.kit.encoded_histories import ListSource, closing, numbered, of_changes
 from tests.kit.tables import vnode_of
 
 TABLE = declare(
@@ -51,18 +50,13 @@ def barrier(curr: int, prev: int, partitions: int = 1) -> TopicEntry:
     return closing(Barrier(curr, prev, BarrierKind.CHECKPOINT, partitions, 0))
 
 
-def closing(value: Barrier) -> TopicEntry:
-    return TopicEntry(0, None, encode_barrier(value), barrier_header(value))
-
-
 def judge(
     *upstream: list[TopicEntry],
     output: list[TopicEntry] | None = None,
     initial: list[Row] | None = None,
     table: TableSchema = TABLE,
 ) -> Report:
-    numbered = [[entry._replace(offset=at) for at, entry in enumerate(entries)] for entries in upstream]
-    sources = [ListSource(entries) for entries in numbered]
+    sources = [numbered(entries)[0] for entries in upstream]
     rows = pa.Table.from_pylist([dict(zip(TABLE.column_names, row, strict=True)) for row in initial or ()])
     return Checker(
         table,
