@@ -190,13 +190,19 @@ class LoggedRecords:
     holds_barriers: bool
 
     def read(
-        self, ranges: Mapping[int, tuple[int, int]], format_: UpstreamFormat, skipped: Set[RecordId]
+        self,
+        ranges: Mapping[int, tuple[int, int]],
+        format_: UpstreamFormat,
+        skipped: Set[RecordId],
+        epoch: int,
     ) -> Iterator[Logged]:
         """The committed records in these offsets [first, end), each partition's in order, without those `skipped`.
 
+        They are read as the batch up to barrier `epoch` reads them.
         Raises: EnvironmentProblem, DataLost as `RangeReader.read`.
         """
-        decoder, encoder = RecordDecoder(format_, self.table), DEFAULT.keys(self.table.key_columns)
+        decoder = RecordDecoder(format_, self.table.as_read(epoch))
+        encoder = DEFAULT.keys(self.table.key_columns)
         assert encoder is not None
         with RangeReader(self.kafka) as reader:
             for chunk in reader.read(self.topic, ranges):

@@ -47,6 +47,6 @@ class NothingLogged(LoggedRecords):
         """Without a topic."""
 
     def read(
-        self, ranges: Mapping[int, tuple[int, int]], format_: Format, skipped: Set[RecordId]
+        self, ranges: Mapping[int, tuple[int, int]], format_: Format, skipped: Set[RecordId], epoch: int
     ) -> Iterator[Logged]:
         return iter(())

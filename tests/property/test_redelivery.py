@@ -80,7 +80,7 @@ class Topic:
             )
         )
 
-    def read(self, ranges: Ranges, format_: Format, skipped: Set[RecordId]) -> Iterator[Logged]:
+    def read(self, ranges: Ranges, format_: Format, skipped: Set[RecordId], epoch: int) -> Iterator[Logged]:
         for (partition, offset), sent in self.records.items():
             first, end = ranges.get(partition, (0, 0))
             if first <= offset < end:

@@ -21,7 +21,7 @@ class SimulatedLogged(LoggedRecords):
     def __init__(self, changelog: Changelog) -> None:
         object.__setattr__(self, "changelog", changelog)
 
-    def read(self, ranges: Ranges, format_: Format, skipped: Set[RecordId]) -> Iterator[Logged]:
+    def read(self, ranges: Ranges, format_: Format, skipped: Set[RecordId], epoch: int) -> Iterator[Logged]:
         table = self.changelog.table
         encoder = DEFAULT.keys(table.key_columns)
         assert encoder is not None

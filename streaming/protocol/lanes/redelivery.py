@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -68,16 +68,17 @@ class RedeliveryJudge:
         """
         judge = Redelivery(plan.seen, (lambda fall: True) if plan.silent else self.resets)
         skipped = {*plan.skipped, *markers_of(plan)}
-        records = replace(self.records, table=self.records.table.as_read(plan.epoch))
         ends = [plan.end_offsets] if plan.until is not None else [each.ends for each in plan.barriers]
-        for interval in _by_interval(records, plan.first_offsets, ends, format_, skipped):
+        for interval in self._by_interval(plan, ends, format_, skipped):
             for record in interval:
                 judge.is_new(record)
             if plan.until is None:
                 self._refuse(judge.end_interval())
         if plan.until is not None:
             if judge.needs_consent:  # a row of a snapshot may stand in the rest of the interval
-                for record in records.read(_ranges(plan.until, plan.end.ends), format_, skipped):
+                for record in self.records.read(
+                    _ranges(plan.until, plan.end.ends), format_, skipped, plan.epoch
+                ):
                     if record.position is not None and record.position.position is None:
                         judge.snapshot(record.partition, record.position.log)
             self._refuse(judge.end_part())
@@ -85,6 +86,27 @@ class RedeliveryJudge:
         if not plan.silent:
             self._log(found)
         return found
+
+    def _by_interval(
+        self, plan: BatchPlan, ends: Sequence[Offsets], format_: UpstreamFormat, skipped: Set[RecordId]
+    ) -> Iterator[Iterable[Logged]]:
+        """The records of each interval. Short ones are read together, for a reader takes time to begin."""
+        first, left = plan.first_offsets, list(ends)
+        while left:
+            count = 1
+            while count < len(left) and sum(left[count]) - sum(first) <= _MOST_HELD:
+                count += 1
+            together, left = left[:count], left[count:]
+            found = self.records.read(_ranges(first, together[-1]), format_, skipped, plan.epoch)
+            first = together[-1]
+            if count == 1:
+                yield found
+                continue
+            by_interval: list[list[Logged]] = [[] for _ in together]
+            for record in found:
+                behind = [offsets[record.partition] for offsets in together]
+                by_interval[bisect_right(behind, record.offset)].append(record)
+            yield from by_interval
 
     def _refuse(self, fall: Fall | None) -> None:
         if fall is None:
@@ -137,32 +159,6 @@ def log_new_logs(topic: str, before: Mapping[int, Seen], after: Mapping[int, See
                     found=f"position {position_text(mark.highest)}, below {position_text(known.highest)}",
                     taken_because=str(Why.SNAPSHOT if known.may_fall else "no lane saw it fall"),
                 )
-
-
-def _by_interval(
-    records: LoggedRecords,
-    first: Offsets,
-    ends: Sequence[Offsets],
-    format_: UpstreamFormat,
-    skipped: Set[RecordId],
-) -> Iterator[Iterable[Logged]]:
-    """The records of each interval. Short ones are read together, for a reader takes time to begin."""
-    left = list(ends)
-    while left:
-        count = 1
-        while count < len(left) and sum(left[count]) - sum(first) <= _MOST_HELD:
-            count += 1
-        together, left = left[:count], left[count:]
-        found = records.read(_ranges(first, together[-1]), format_, skipped)
-        first = together[-1]
-        if count == 1:
-            yield found
-            continue
-        by_interval: list[list[Logged]] = [[] for _ in together]
-        for record in found:
-            behind = [offsets[record.partition] for offsets in together]
-            by_interval[bisect_right(behind, record.offset)].append(record)
-        yield from by_interval
 
 
 def _ranges(starts: Offsets, ends: Offsets) -> dict[int, tuple[int, int]]:

@@ -47,7 +47,7 @@ class Topic:
                 ends[partition] += 1
             self.ends.append((ends[0], ends[1]))
 
-    def read(self, ranges: Ranges, format_: Format, skipped: Set[RecordId]) -> Iterator[Logged]:
+    def read(self, ranges: Ranges, format_: Format, skipped: Set[RecordId], epoch: int) -> Iterator[Logged]:
         for each in self.records:
             first, end = ranges.get(each.partition, (0, 0))
             if first <= each.offset < end and (each.partition, each.offset) not in skipped:
