@@ -16,9 +16,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
@@ -86,10 +85,9 @@ class Journal:
         """
         for version in range(self.version, -1, -1):
             try:
-                files = self._ledger.files(version=version)
+                entry = self._read(version)
             except DeltaError:
                 return None
-            entry = self._entry(self._ledger.read(files).to_pylist())
             plan = None if entry is None else entry.plan
             if plan is None or plan.epoch < epoch:
                 return None
@@ -122,15 +120,14 @@ class Journal:
 
     def _plan_at(self, version: int) -> BatchPlan | None:
         try:
-            entry = self._entry(self._ledger.read(self._ledger.files(version=version)).to_pylist())
+            entry = self._read(version)
         except (BackfillError, DeltaError):  # cleaned since
             return None
         return None if entry is None else entry.plan
 
-    def _read(self) -> Entry | None:
-        return self._entry(self._ledger.read().to_pylist())
-
-    def _entry(self, rows: Sequence[Mapping[str, Any]]) -> Entry | None:
+    def _read(self, version: int | None = None) -> Entry | None:
+        """The entry of a version, by default the one seen."""
+        rows = self._ledger.read(self._ledger.files(version=version)).to_pylist()
         if not rows:
             return None
         if len(rows) != 1:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from schemas.position import position_from_text, position_to_text
 from schemas.table import Column, TableSchema
 from state.ledger import Ledger
-from state.storage import Storage
+from state.storage import DataFile, Storage
 from state.values.plan import JobState
 from state.values.progress import Completed, InProgress, NotStarted, Parts, Progress
 
@@ -91,15 +91,16 @@ class ProgressTable:
         """
         if epoch <= self.epoch:
             return
-        storage, files, kept = self._ledger.storage, self._ledger.files(), self._to_arrow(rows, epoch)
+        files, kept = self._ledger.files(), self._to_arrow(rows, epoch)
         if merges := len(files) >= _MERGE_FILES:
             every = pa.concat_tables([self._ledger.read(), kept])
             kept = _newest(every if starts is None else _of_jobs(every, starts))
-        added = []
-        if kept.num_rows:
-            bounds = ("barrier", "vnode")
-            added = [storage.write_parquet(PATH, kept, stem="progress", bound_columns=bounds)]
+        added = [self._write(kept)] if kept.num_rows else []
         self._ledger.commit(added, files if merges else (), epoch=epoch)
+
+    def _write(self, rows: pa.Table) -> DataFile:
+        bounds = ("barrier", "vnode")
+        return self._ledger.storage.write_parquet(PATH, rows, stem="progress", bound_columns=bounds)
 
     @staticmethod
     def _to_arrow(rows: Sequence[ProgressRow], epoch: int) -> pa.Table:

@@ -27,7 +27,7 @@ from schemas.table import TableSchema
 from state.columns import EPOCH, VNODE, base_schema, log_schema
 from state.ledger import Ledger
 from state.storage import DataFile, Storage
-from state.values.pin import ReplicaVersion
+from state.values.aligned import ReplicaVersion
 from state.values.plan import BatchPlan
 from state.values.seen import Marks, marks_from_dict, marks_to_dict
 

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 
 from schemas.avro.registered import WriterSchema
 from state.storage import Storage, corrupt, now_ms
-from state.values.pin import ReplicaVersion
+from state.values.aligned import ReplicaVersion
 
 SCHEMAS_FOLDER = "schemas"
 _EMPTY_RANGES = "upstream", "empty.json"

@@ -19,7 +19,7 @@ from state.columns import OFFSET, PARTITION, VNODE, base_schema, waiting_schema,
 from state.ledger import Ledger
 from state.replica import BYTES_PER_GROUP, ROWS_PER_GROUP
 from state.storage import DataFile, Storage
-from state.values.order import arrays
+from state.values.arrays import arrays
 from state.vnode import row_hashes
 
 CHUNKS_PATH, WAITING_PATH = "initial/chunks", "initial/waiting"

@@ -30,8 +30,7 @@ from state.initial.table import SourcePart, SourceTable
 from state.maintenance.compaction import CompactionPart, CompactionResult, parts_of
 from state.replica import Replica, ReplicaFiles, write_log_file
 from state.storage import DataFile, Storage
-from state.values.invalid_values import invalid_values
-from state.values.order import arrays
+from state.values.arrays import arrays, invalid_values
 
 BYTES_PER_FILE = 32 << 20
 """Arrow bytes of rows that a part holds at a time, and of the file that it makes of them."""

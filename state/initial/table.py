@@ -27,7 +27,7 @@ from schemas.kinds.initial import DeltaStart
 from schemas.table import TableSchema, nearest
 from schemas.types import TypeName
 from state.object_store import delta_options
-from state.values.invalid_values import invalid_values
+from state.values.arrays import invalid_values
 
 BYTES_PER_PART = 128 << 20
 """Of Parquet, about: some seconds' work of a core."""

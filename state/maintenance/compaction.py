@@ -32,7 +32,7 @@ from state.maintenance.compaction_rows import BYTES_PER_PART, PartRows, last_key
 from state.maintenance.compaction_rows import CompactionPart as CompactionPart  # what maintenance hands on
 from state.replica import BASE_PATH, BaseFile, ReplicaFiles, raw_bytes, write_replica_file
 from state.storage import DataFile, Storage
-from state.values.order import arrays, changes_of_key, sort_order
+from state.values.arrays import arrays, changes_of_key, sort_order
 from state.vnode import row_hashes
 
 ROWS_PER_FILE = 100_000

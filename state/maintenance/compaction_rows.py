@@ -20,7 +20,7 @@ from state.columns import EPOCH, LOG_OWN, as_inserts, log_schema, within_vnodes
 from state.file_rows import LOCATION, FileRows, RowNumbers, files_of
 from state.replica import BASE_PATH, LOG_PATH, BaseFile, ReplicaFiles, raw_bytes
 from state.storage import DataFile, Storage
-from state.values.order import arrays, key_at, within
+from state.values.arrays import arrays, key_at, within
 
 BYTES_PER_PART = 64 << 20
 """Arrow bytes that a part should read, and that it holds at a time; it needs about four times as much."""

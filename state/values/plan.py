@@ -18,10 +18,9 @@ from schemas.kinds.full_barriers import begins_period
 from schemas.position import Key
 from schemas.records import RecordId
 from schemas.table import TableSchema
-from state.values.aligned import AlignedBarrier, aligned_from_dict, aligned_to_dict
+from state.values.aligned import AlignedBarrier, Pin, ReplicaVersion, aligned_from_dict, aligned_to_dict
 from state.values.chunks import bounds_from_list, bounds_to_list
 from state.values.job_state import JobState as JobState
-from state.values.pin import Pin, ReplicaVersion
 from state.values.progress import NotStarted, Progress, after_slice
 from state.values.reading import Reading
 from state.values.seen import Marks, marks_from_dict, marks_to_dict

@@ -75,7 +75,8 @@ _MODULES = {
     "status": "jobs.status",
     **dict.fromkeys(("list", "table"), "jobs.listing"),
     **dict.fromkeys(("create", "pause", "resume", "throttle", "lanes", "drop", "stop"), "jobs.commands"),
-    **{name: f"topics.{name}" for name in ("inspect", "barriers", "produce", "consume", "verify")},
+    **{name: f"topics.{name}" for name in ("inspect", "produce", "consume", "verify")},
+    "barriers": "topics.produce",
     **dict.fromkeys(("kafka", "prepare", "failpoints"), "local"),
     "rebuild": "run",
 }

@@ -10,14 +10,12 @@ from typing import Annotated
 
 import typer
 
-from schemas.errors import Code, StateError
 from schemas.settings.config import ServiceConfig
 from schemas.topics import DEAD_LETTERS_SUFFIX
 from state.replica import Replica
 from state.storage import Storage
 from streaming.cli.configuration import ConfigArgument, ConfigOption, JsonOption, required_config, usage
-from streaming.cli.jobs.served import known_jobs
-from streaming.control.state_view import StateReader
+from streaming.cli.jobs.served import known_jobs, view_at_hand
 from streaming.lane.before.folder import rows_name, rows_root
 from streaming.protocol.lanes.attempts import transactional_id
 from streaming.registry.client import subjects
@@ -67,13 +65,9 @@ class Belongings:
 
 
 def _folders(config: ServiceConfig) -> Iterator[str]:
-    storage = Storage(str(config.state))
-    try:
-        StateReader(storage, config.table)
-    except StateError as error:
-        if error.code is not Code.STATE_PATH_INVALID:
-            raise
+    if view_at_hand(config) is None:
         return
+    storage = Storage(str(config.state))
     yield storage.root
     rows = rows_root(config.rows_folder) / rows_name(transactional_id(Replica(storage, config.table)))
     if rows.exists():

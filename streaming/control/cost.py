@@ -22,7 +22,7 @@ from schemas.records import Barrier, BarrierKind
 from schemas.table import TableSchema
 from state.replica import Replica
 from state.storage import Storage
-from state.values.pin import Pin
+from state.values.aligned import Pin
 from state.values.plan import Slice
 from streaming.kafka.topics import Watermarks
 from streaming.scan.kinds import Scans
@@ -71,7 +71,9 @@ def cost_of(
     """The cost of a job now. `marks` asks for the upstream's, of which only some jobs read."""
     if job.from_now:
         return Cost(0, 0, 0, None, None, None)
-    return of_records(marks()) if job.scan.reads_upstream else estimate(storage, table, job)
+    if job.scan.reads_upstream:  # no record is read
+        return Cost(sum(each.stable - each.earliest for each in marks()), 0, 0, None, None, None)
+    return estimate(storage, table, job)
 
 
 def estimate(storage: Storage, table: TableSchema, job: JobDefinition) -> Cost:
@@ -79,9 +81,8 @@ def estimate(storage: Storage, table: TableSchema, job: JobDefinition) -> Cost:
     replica = Replica(storage, table)
     version = replica.pin()
     files = replica.files(version)
-    size = sum(file.size for base in files.base.values() for file in base) + sum(
-        file.size for file in files.log
-    )
+    stored = (file for base in files.base.values() for file in base)
+    size = sum(file.size for file in stored) + sum(file.size for file in files.log)
     scan = Scans(replica).scan_for(job).pinned(Pin(version, ()), frozenset(range(job.part_count)))
     if job.format.ids is None:  # any will do
         job = job.with_ids(SchemaIds(0, 0))
@@ -102,11 +103,6 @@ def estimate(storage: Storage, table: TableSchema, job: JobDefinition) -> Cost:
         sent_bytes / kept if kept else None,
         sampled / elapsed_s if sampled else None,
     )
-
-
-def of_records(marks: Sequence[Watermarks]) -> Cost:
-    """The cost of a job that reads the upstream, whose committed records are these. No record is read."""
-    return Cost(sum(each.stable - each.earliest for each in marks), 0, 0, None, None, None)
 
 
 def _sample(scan: PinnedScan, job: JobDefinition, table: TableSchema) -> Iterator[pa.Table]:

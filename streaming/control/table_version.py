@@ -18,7 +18,7 @@ from state.columns import EPOCH, OFFSET, OP, VNODE
 from state.replica import BASE_PATH, LOG_PATH, Replica
 from state.small_files import TablePins
 from state.storage import Storage, corrupt
-from state.values.pin import ReplicaVersion
+from state.values.aligned import ReplicaVersion
 
 _ATTEMPTS = 5
 _PYTHON = '''from deltalake import DeltaTable, QueryBuilder

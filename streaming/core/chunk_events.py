@@ -32,8 +32,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from schemas.records import Op
+from state.values.arrays import at_most, changes_of_key, sort_order
 from state.values.chunks import EPOCH_BITS, Chunk, KeyRange, Streamed, TransactionSnapshot
-from state.values.order import at_most, changes_of_key, sort_order
 from state.values.reading import TableRead
 
 Mask = npt.NDArray[np.bool_]

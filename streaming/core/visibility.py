@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.records import Op
-from state.values.order import at_most
+from state.values.arrays import at_most
 from state.values.progress import AllDone, Completed, InProgress, Progress
 
 Mask = npt.NDArray[np.bool_]

@@ -38,7 +38,7 @@ from state.columns import (
 )
 from state.initial.chunks import staged_rows, vnodes_of, waiting_rows
 from state.storage import DataFile, Storage
-from state.values.order import arrays
+from state.values.arrays import arrays
 from state.values.reading import Reading
 from state.values.seen import LaneSeen
 from streaming.core.chunk_events import NO_TRANSACTION, ChunkEvents, Verdict, folded, verdicts, widened_each

@@ -26,7 +26,7 @@ from schemas.records import Op
 from schemas.settings.limits import Limits
 from schemas.table import Column, TableSchema
 from state.columns import OFFSET, PARTITION
-from state.values.invalid_values import invalid_values
+from state.values.arrays import invalid_values
 from streaming.lane.changes import Bools, Changes
 from streaming.source.decoded import AFTER, AWAITED, BEFORE, ERROR, KEY, MARKED, SIZE
 

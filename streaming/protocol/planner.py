@@ -18,8 +18,7 @@ from schemas.records import RecordId
 from schemas.settings.security import hash_key_of
 from state.progress_table import ProgressTable
 from state.replica import Replica
-from state.values.aligned import AlignedBarrier
-from state.values.pin import Pin, ReplicaVersion
+from state.values.aligned import AlignedBarrier, Pin, ReplicaVersion
 from state.values.plan import BatchPlan, JobPlan, JobState, Slice
 from state.values.progress import parts_done
 from streaming.core.batch_size import BatchSizer

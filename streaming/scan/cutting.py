@@ -16,7 +16,7 @@ from schemas.position import Key
 from schemas.records import Op
 from state.columns import OP
 from state.replica import BaseFile, ReplicaFiles, raw_bytes
-from state.values.order import arrays, changes_of_key, key_at, sort_order, within
+from state.values.arrays import arrays, changes_of_key, key_at, sort_order, within
 from streaming.core.planning import Amount, Cut
 from streaming.scan.snapshot import FileOrder, Overlay, SnapshotReader
 

@@ -32,7 +32,7 @@ from schemas.position import Key
 from schemas.table import TableSchema
 from state.replica import Replica, ReplicaFiles
 from state.storage import Storage
-from state.values.pin import Pin
+from state.values.aligned import Pin
 from state.values.plan import BatchPlan, Slice
 from state.values.progress import Completed, InProgress, Progress
 from streaming.core.planning import Amount, Cut, CutFunction

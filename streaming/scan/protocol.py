@@ -33,7 +33,7 @@ import pyarrow as pa
 
 from schemas.job import JobDefinition
 from schemas.position import Key
-from state.values.pin import Pin
+from state.values.aligned import Pin
 from state.values.plan import Slice
 from state.values.progress import Progress
 from streaming.core.planning import Amount, Cut

@@ -28,7 +28,7 @@ from state.columns import EPOCH, OFFSET, OP, VNODE
 from state.file_rows import LOCATION, FileRows
 from state.replica import BASE_PATH, LOG_PATH, BaseFile, ReplicaFiles, raw_bytes
 from state.storage import Storage
-from state.values.order import arrays, at_most, changes_of_key, sort_order, within
+from state.values.arrays import arrays, at_most, changes_of_key, sort_order, within
 from state.values.plan import Slice
 
 

@@ -39,8 +39,7 @@ from state.progress_table import PATH as PROGRESS_PATH
 from state.replica import BASE_PATH, LOG_PATH, write_log_file
 from state.retention import StateRetention
 from state.storage import Storage
-from state.values.aligned import AlignedBarrier
-from state.values.pin import Pin
+from state.values.aligned import AlignedBarrier, Pin
 from state.values.plan import JobPlan, Parked, Slice
 from state.values.progress import is_complete
 from streaming.compaction.compactor import CompactionReport, Compactor

@@ -31,7 +31,7 @@ from state.maintenance.compaction import compact_part, parts_of
 from state.maintenance.merge import Merge, merge_files
 from state.replica import Replica, write_log_file
 from state.storage import Storage
-from state.values.pin import Pin
+from state.values.aligned import Pin
 from state.values.plan import Slice
 from state.values.progress import Completed, NotStarted, Progress, after_slice
 from streaming.core.planning import Amount

@@ -15,8 +15,7 @@ from schemas.formats.protocol import Images, UpstreamFormat
 from schemas.records import Barrier, BarrierKind
 from schemas.table import TableSchema
 from state.columns import BEFORE_HASH, TRANSACTION, VNODE
-from state.values.aligned import AlignedBarrier
-from state.values.pin import ReplicaVersion
+from state.values.aligned import AlignedBarrier, ReplicaVersion
 from state.values.plan import BatchPlan
 from streaming.lane.changes import Changes, order_changes
 from streaming.lane.faults import MOST_FAULTS, find_faults

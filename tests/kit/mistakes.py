@@ -20,9 +20,8 @@ from state.journal import Journal
 from state.progress_table import ProgressTable
 from state.replica import Replica
 from state.storage import Storage
-from state.values.aligned import AlignedBarrier
+from state.values.aligned import AlignedBarrier, ReplicaVersion
 from state.values.bound_table import BoundTable
-from state.values.pin import ReplicaVersion
 from state.values.plan import BatchPlan, JobPlan, JobState
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import create_topic

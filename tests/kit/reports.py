@@ -10,8 +10,7 @@ from schemas.job import JobDefinition
 from schemas.records import Barrier, BarrierKind
 from schemas.table import TableSchema, declare
 from state.replica import BaseFile, ReplicaFiles
-from state.values.aligned import AlignedBarrier
-from state.values.pin import ReplicaVersion
+from state.values.aligned import AlignedBarrier, ReplicaVersion
 from state.values.plan import BatchPlan, JobState
 from state.values.progress import Progress
 from streaming.core.jobs import JobsOutcome

@@ -21,8 +21,7 @@ from schemas.records import Barrier, BarrierKind, Op
 from schemas.settings.config import ServiceConfig, check
 from state.columns import OP
 from state.journal import Entry
-from state.values.aligned import AlignedBarrier
-from state.values.pin import ReplicaVersion
+from state.values.aligned import AlignedBarrier, ReplicaVersion
 from state.values.plan import BatchPlan
 from streaming.control.known_table import version_of, with_version
 from streaming.kafka.clients import KafkaSettings

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from schemas.formats.registry import DEFAULT
 from schemas.job import JobDefinition
 from schemas.records import Barrier, BarrierKind, Change, Op
-from state.values.aligned import AlignedBarrier
-from state.values.pin import ReplicaVersion
+from state.values.aligned import AlignedBarrier, ReplicaVersion
 from state.values.plan import BatchPlan, JobPlan, JobState
 from streaming.lane.changes import Changes, order_changes
 from streaming.sink.columns import ChangeColumns, EncodedRecords, Headers

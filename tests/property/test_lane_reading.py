@@ -20,9 +20,8 @@ from schemas.records import Barrier, BarrierKind, Op
 from state.columns import EPOCH, OFFSET, OP, PARTITION, TRANSACTION, VNODE, log_schema, waiting_schema
 from state.initial.chunks import WaitingEvents, stage, waiting_rows, write_waiting
 from state.storage import DataFile, Storage
-from state.values.aligned import AlignedBarrier
+from state.values.aligned import AlignedBarrier, ReplicaVersion
 from state.values.chunks import KeyRange
-from state.values.pin import ReplicaVersion
 from state.values.plan import BatchPlan
 from state.values.reading import Reading
 from streaming.lane import complete as lane_waiting

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from schemas.position import Key, order_key
 from schemas.table import Column
-from state.values.order import above, at_most, changes_of_key, key_at, sort_order, within
+from state.values.arrays import above, at_most, changes_of_key, key_at, sort_order, within
 from tests.kit.values import key_column_lists, values_of
 
 

@@ -25,8 +25,7 @@ from schemas.formats.registry import DEFAULT
 from schemas.records import Barrier, BarrierKind, RecordId
 from state.columns import OFFSET, PARTITION
 from state.values import seen as seen_module
-from state.values.aligned import AlignedBarrier
-from state.values.pin import ReplicaVersion
+from state.values.aligned import AlignedBarrier, ReplicaVersion
 from state.values.plan import BatchPlan
 from state.values.seen import LaneMark, LaneSeen, Seen, merged
 from streaming.core.redelivery import Judgement, Logged, Redelivery

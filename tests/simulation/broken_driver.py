@@ -17,7 +17,7 @@ from state.progress_table import PATH as PROGRESS_PATH
 from state.progress_table import ProgressRow, ProgressTable
 from state.replica import LOG_PATH, Replica, ReplicaFiles
 from state.storage import DataFile
-from state.values.pin import Pin, ReplicaVersion
+from state.values.aligned import Pin, ReplicaVersion
 from state.values.plan import BatchPlan
 from state.values.progress import InProgress, Progress
 from state.values.seen import Marks, merged

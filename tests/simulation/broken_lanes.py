@@ -12,7 +12,7 @@ import numpy as np
 from schemas.errors import OutcomeUnknown
 from schemas.records import Barrier, Op
 from state.replica import Replica, ReplicaFiles
-from state.values.pin import ReplicaVersion
+from state.values.aligned import ReplicaVersion
 from streaming.lane.before.normal import Written
 from streaming.protocol.batches import Batches
 from streaming.sink.columns import EncodedRecords, OutputChanges

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from schemas.records import RecordId
-from state.values.aligned import AlignedBarrier
-from state.values.pin import ReplicaVersion
+from state.values.aligned import AlignedBarrier, ReplicaVersion
 from state.values.plan import BatchPlan
 from streaming.protocol.batches import Batches
 from streaming.protocol.effects import Effect

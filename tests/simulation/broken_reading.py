@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from schemas.job import JobDefinition
 from state.columns import TRANSACTION
 from state.initial.chunks import CHUNKS_PATH
+from state.values.aligned import Pin
 from state.values.chunks import Streamed, TransactionSnapshot
-from state.values.pin import Pin
 from state.values.plan import BatchPlan
 from streaming.core.planning import CutFunction
 from streaming.lane.task import LaneTask

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from schemas.job import JobDefinition
 from state.replica import Replica
-from state.values.pin import Pin
+from state.values.aligned import Pin
 from state.values.plan import Slice
 from streaming.protocol.batches import Batches
 from streaming.scan.kinds import Arrangement, PinnedArrangement, Scans

@@ -15,8 +15,7 @@ from schemas.position import Key
 from schemas.records import Barrier, BarrierKind, VnodeProgress
 from schemas.settings.limits import HEADROOM_BYTES, Limits
 from schemas.table import TableSchema, declare
-from state.values.aligned import AlignedBarrier
-from state.values.pin import ReplicaVersion
+from state.values.aligned import AlignedBarrier, ReplicaVersion
 from state.values.plan import BatchPlan, JobPlan, JobState, Slice
 from state.values.progress import Completed, InProgress, Progress
 from streaming.lane.task import LaneJob

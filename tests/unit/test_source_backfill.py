@@ -18,7 +18,7 @@ from schemas.formats.registry import DEFAULT
 from schemas.formats.upsert import UpsertFormat
 from schemas.job import JobDefinition
 from schemas.position import Key, position_from_text, position_to_text
-from state.values.pin import Pin, ReplicaVersion
+from state.values.aligned import Pin, ReplicaVersion
 from state.values.progress import NotStarted, Progress, after_slice
 from streaming.core.planning import Amount
 from streaming.scan.kinds import SourceBackfill, UpstreamLog

@@ -17,11 +17,10 @@ from schemas.records import Alter, Barrier, BarrierKind
 from schemas.settings.config import check
 from schemas.table import declare
 from state.journal import Entry
-from state.values.aligned import AlignedBarrier
+from state.values.aligned import AlignedBarrier, ReplicaVersion
 from state.values.bound_table import BoundTable
 from state.values.job_state import JobState
 from state.values.last_end import FaultReport
-from state.values.pin import ReplicaVersion
 from state.values.plan import BatchPlan, JobPlan
 from streaming.control.known_table import version_of
 from streaming.control.suspended import ways_on

@@ -157,9 +157,8 @@ def _kept_s(served: Served, topic: str) -> float | None:
 
 
 def _facts(job: JobDefinition, cost: Cost, takes: str, schemas: Sequence[str]) -> dict[str, str]:
-    of_kind = _of_changes if job.from_now else _of_records if job.scan.reads_upstream else _of_rows
     return {
-        **of_kind(job, cost),
+        **_read(job, cost),
         "to": f"{job.output}, {job.output_partitions} partitions, columns {', '.join(map(str, job.columns))}",
         **({"key": ", ".join(map(str, key_of(job.columns, job.key)))} if job.key else {}),
         "as": job.form,
@@ -170,22 +169,20 @@ def _facts(job: JobDefinition, cost: Cost, takes: str, schemas: Sequence[str]) -
     }
 
 
-def _of_changes(job: JobDefinition, cost: Cost) -> dict[str, str]:
-    kept = "all changes" if job.filter is None else "changes of rows that it lets through"
-    return {"reads": "nothing: it begins now", "filter keeps": kept, "sends": "every change from then on"}
-
-
-def _of_records(job: JobDefinition, cost: Cost) -> dict[str, str]:
-    kept = "what it lets through of each record: none was looked at"
-    return {
-        "reads": f"the topic's records since its beginning: {cost.rows:,} offsets, some of which hold none",
-        "filter keeps": "all rows" if job.filter is None else kept,
-        "sends": "every change, in its partition's order",
-    }
-
-
-def _of_rows(job: JobDefinition, cost: Cost) -> dict[str, str]:
+def _read(job: JobDefinition, cost: Cost) -> dict[str, str]:
+    """The records or rows that are read, what the filter keeps of them, and what is sent."""
+    if job.from_now:
+        kept = "all changes" if job.filter is None else "changes of rows that it lets through"
+        return {"reads": "nothing: it begins now", "filter keeps": kept, "sends": "every change from then on"}
     kept = "all rows"
+    if job.scan.reads_upstream:
+        if job.filter is not None:
+            kept = "what it lets through of each record: none was looked at"
+        return {
+            "reads": f"the topic's records since its beginning: {cost.rows:,} offsets, some of which hold none",
+            "filter keeps": kept,
+            "sends": "every change, in its partition's order",
+        }
     if job.filter is not None and cost.kept_share is None:
         kept = "no rows yet"
     elif job.filter is not None:

@@ -20,7 +20,7 @@ from state.small_files import is_recent, last_seen_ms
 from state.storage import Storage
 from streaming.cli.configuration import required_config
 from streaming.control.known_table import as_known, version_in
-from streaming.control.state_view import StateReader
+from streaming.control.state_view import StateReader, StateView
 from streaming.control.suspended import suspended
 from streaming.service.left_out_columns import load
 
@@ -139,18 +139,23 @@ class Served:
 
 
 def known_jobs(config: ServiceConfig) -> dict[str, JobDefinition]:
-    """By name. What is in the state wins over the file, as it does in the service.
+    """By name. What is in the state wins over the file, as it does in the service, where it is at hand."""
+    view = view_at_hand(config)
+    of_state = () if view is None else view.jobs
+    return {job.name: job for job in config.jobs} | {job.name: job.state.definition for job in of_state}
 
-    Only the file counts where the state's folder is not at hand: topics can be read from any machine.
+
+def view_at_hand(config: ServiceConfig) -> StateView | None:
+    """The state of a configuration; None where its folder is not at hand: topics can be read from any machine.
+
+    Raises: StateError for tables that can't be read.
     """
-    jobs = {job.name: job for job in config.jobs}
     try:
-        view = StateReader(Storage(str(config.state)), config.table).read()
+        return StateReader(Storage(str(config.state)), config.table).read()
     except StateError as error:
         if error.code is not Code.STATE_PATH_INVALID:
             raise
-        return jobs
-    return jobs | {job.name: job.state.definition for job in view.jobs}
+        return None
 
 
 def job_named(name: str, jobs: Mapping[str, JobDefinition]) -> JobDefinition:

@@ -24,7 +24,7 @@ from state.initial.start import CopyProgress
 from state.small_files import is_recent, last_seen_ms
 from state.values.last_end import LastEnd
 from state.values.progress import Completed
-from streaming.cli.configuration import ConfigOption, JobOrConfigArgument, job_or_config
+from streaming.cli.configuration import ConfigOption, JobOrConfigArgument, JsonOption, job_or_config
 from streaming.cli.jobs.listing import as_dict
 from streaming.cli.jobs.served import Served
 from streaming.cli.jobs.watching import StateForecasts, described, seconds_text, watch
@@ -48,7 +48,7 @@ def command(
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Show bars until every backfill is complete.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON, in one object.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Show where the service is, and how far each job: share, rows, rate, time left, vnodes.
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import typer
 
 from schemas.codec.results import row_type
-from schemas.errors import Code, ConfigError, StateError
+from schemas.errors import Code, ConfigError
 from schemas.faults import Faults
 from schemas.formats.protocol import Format, Images
 from schemas.formats.registry import DEFAULT
@@ -29,11 +29,9 @@ from schemas.topics import UpstreamTopics
 from state.columns import with_fills
 from state.initial.start import Start, TopicStart
 from state.initial.table import SourceTable
-from state.storage import Storage
 from streaming.cli.configuration import usage
-from streaming.cli.jobs.served import job_named, known_jobs
+from streaming.cli.jobs.served import job_named, known_jobs, view_at_hand
 from streaming.control.known_table import as_known
-from streaming.control.state_view import StateReader
 from streaming.kafka.clients import KafkaSettings
 from streaming.reading.records.forms import RecordForm
 from streaming.reading.topic import Grown, RecordStream
@@ -289,13 +287,8 @@ def start_in(config: ServiceConfig) -> Start | TopicStart | None:
     """
     if config.initial is None and config.table.has_key:
         return None
-    try:
-        view = StateReader(Storage(str(config.state)), config.table).read()
-        known = view.start or view.earliest
-    except StateError as error:
-        if error.code is not Code.STATE_PATH_INVALID:
-            raise
-        known = None
+    view = view_at_hand(config)
+    known = None if view is None else view.start or view.earliest
     if known is not None or config.initial is None:
         return known
     if config.initial.offsets is None:

@@ -320,6 +320,8 @@ class PartitionOrder:
                 self._on_went_back(entry.offset, self._rule.went_back)
             if self._form.may_leave_values_out:
                 change = self._filled(change, read.left_out)
+        if change is None:
+            return entry
         return entry._replace(change=change, place=read.place, width=read.width)
 
     def _filled(self, change: RowChange, left_out: Sequence[int]) -> RowChange | None:

@@ -14,8 +14,7 @@ from schemas.errors import Code, InputError
 from schemas.formats.registry import DEFAULT
 from schemas.records import Barrier, BarrierKind
 from state.columns import OFFSET, PARTITION
-from state.values.aligned import AlignedBarrier
-from state.values.pin import ReplicaVersion
+from state.values.aligned import AlignedBarrier, ReplicaVersion
 from state.values.plan import BatchPlan
 from streaming.kafka.clients import KafkaSettings
 from streaming.lane.changes import Changes, order_changes

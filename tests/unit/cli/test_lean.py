@@ -16,8 +16,7 @@ from state.journal import Journal
 from state.progress_table import ProgressRow, ProgressTable
 from state.replica import Replica
 from state.storage import Storage
-from state.values.aligned import AlignedBarrier
-from state.values.pin import ReplicaVersion
+from state.values.aligned import AlignedBarrier, ReplicaVersion
 from state.values.plan import BatchPlan, JobPlan, JobState
 from state.values.progress import Completed, InProgress
 from tests.kit.tables import table

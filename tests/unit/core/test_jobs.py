@@ -27,8 +27,7 @@ from schemas.records import (
     Throttle,
 )
 from schemas.table import declare
-from state.values.aligned import AlignedBarrier
-from state.values.pin import ReplicaVersion
+from state.values.aligned import AlignedBarrier, ReplicaVersion
 from state.values.plan import BatchPlan, JobPlan, JobState, Parked, Slice
 from state.values.progress import Completed, Progress, is_complete
 from streaming.core.jobs import StartPause, add_configured, ended_where_complete, jobs_after, reads_on

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from schemas.job import JobDefinition
 from schemas.kinds.kinds import TopicScan
 from schemas.records import Barrier, BarrierKind
-from state.values.aligned import AlignedBarrier
-from state.values.pin import ReplicaVersion
+from state.values.aligned import AlignedBarrier, ReplicaVersion
 from state.values.plan import BatchPlan, JobPlan, JobState, Slice
 from streaming.core.offset_ranges import BEGINNING, history_ranges, history_records, part_ends
 from tests.kit.tables import table

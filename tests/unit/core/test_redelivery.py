@@ -12,8 +12,7 @@ from schemas.errors import Code, InputError
 from schemas.formats.protocol import Format
 from schemas.formats.registry import DEFAULT
 from schemas.records import Barrier, BarrierKind, Op, RecordId
-from state.values.aligned import AlignedBarrier
-from state.values.pin import ReplicaVersion
+from state.values.aligned import AlignedBarrier, ReplicaVersion
 from state.values.plan import BatchPlan
 from state.values.seen import Mark, Seen
 from streaming.core.redelivery import Judgement, Logged, Why

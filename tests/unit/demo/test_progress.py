@@ -10,8 +10,7 @@ import pytest
 from schemas.epoch import epoch_from_unix_ms
 from schemas.records import Barrier, BarrierKind
 from state.replica import BaseFile, ReplicaFiles
-from state.values.aligned import AlignedBarrier
-from state.values.pin import ReplicaVersion
+from state.values.aligned import AlignedBarrier, ReplicaVersion
 from state.values.plan import BatchPlan
 from state.values.progress import Completed, InProgress, Progress
 from streaming.core.jobs import JobsOutcome

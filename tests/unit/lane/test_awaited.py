@@ -14,8 +14,7 @@ from schemas.formats.upsert import UpsertFormat
 from schemas.records import Barrier, BarrierKind
 from state.replica import LOG_PATH
 from state.storage import Storage
-from state.values.aligned import AlignedBarrier
-from state.values.pin import ReplicaVersion
+from state.values.aligned import AlignedBarrier, ReplicaVersion
 from state.values.plan import BatchPlan
 from streaming.lane.changes import order_changes
 from streaming.lane.faults import MOST_IDS, awaited_ids

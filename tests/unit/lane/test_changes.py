@@ -17,8 +17,7 @@ from schemas.records import Barrier, BarrierKind, Op
 from state.columns import BEFORE_HASH, OFFSET, OP, PARTITION, VNODE
 from state.replica import LOG_PATH
 from state.storage import Storage
-from state.values.aligned import AlignedBarrier
-from state.values.pin import ReplicaVersion
+from state.values.aligned import AlignedBarrier, ReplicaVersion
 from state.values.plan import BatchPlan
 from streaming.lane.changes import Changes, order_changes
 from streaming.lane.faults import find_faults

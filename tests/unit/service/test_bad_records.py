@@ -9,9 +9,8 @@ import pytest
 from schemas.errors import Code, InputError
 from schemas.job import JobDefinition
 from schemas.records import Barrier, BarrierKind
-from state.values.aligned import AlignedBarrier
+from state.values.aligned import AlignedBarrier, ReplicaVersion
 from state.values.chunks import TransactionSnapshot
-from state.values.pin import ReplicaVersion
 from state.values.plan import BatchPlan, JobPlan, JobState, Parked
 from state.values.reading import Reading, TableRead
 from streaming.lane.faults import Fault

@@ -16,8 +16,7 @@ from schemas.job import JobDefinition
 from schemas.kinds.projection import plain
 from schemas.records import Barrier, BarrierKind
 from state.storage import Storage
-from state.values.aligned import AlignedBarrier
-from state.values.pin import ReplicaVersion
+from state.values.aligned import AlignedBarrier, ReplicaVersion
 from state.values.plan import BatchPlan, JobPlan, JobState, Slice
 from streaming.lane.task import Awaits, Lack, LaneOutcome, LaneResult, LaneTask, Undone
 from streaming.protocol.lanes.attempts import ATTEMPTS, LaneAttempts, LaneTasks

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import cast
 
-from state.values.aligned import AlignedBarrier
-from state.values.pin import ReplicaVersion
+from state.values.aligned import AlignedBarrier, ReplicaVersion
 from state.values.plan import BatchPlan
 from streaming.compaction.compactor import Compactor
 from streaming.protocol.batches import Batches

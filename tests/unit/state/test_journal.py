@@ -16,8 +16,7 @@ from state.journal import Journal, is_superseded
 from state.maintenance.cleaning import clean_table
 from state.retention import StateRetention
 from state.storage import Storage
-from state.values.aligned import AlignedBarrier
-from state.values.pin import ReplicaVersion
+from state.values.aligned import AlignedBarrier, ReplicaVersion
 from state.values.plan import BatchPlan
 from tests.kit.tables import table
 

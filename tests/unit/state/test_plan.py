@@ -24,8 +24,7 @@ from schemas.records import (
     Throttle,
 )
 from schemas.table import TableSchema, declare
-from state.values.aligned import AlignedBarrier
-from state.values.pin import ReplicaVersion
+from state.values.aligned import AlignedBarrier, ReplicaVersion
 from state.values.plan import BatchPlan, JobPlan, JobState, Parked, Slice
 from tests.kit.values import KEY_TYPES, values_of
 
