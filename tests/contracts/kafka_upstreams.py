@@ -85,7 +85,7 @@ class Kafka(TestUpstream):
 
 
 class KafkaInjected(Kafka):
-    """The same, with barriers of the source's own injector."""
+    """An upstream on a broker, with barriers of the source's own injector."""
 
     injects = True
     is_ours, interval_ms = True, HOUR_MS
@@ -187,7 +187,7 @@ class KafkaBeside(Kafka):
 
 
 class KafkaInjectedBeside(KafkaBeside):
-    """The same, with barriers of the source's own injector."""
+    """An upstream on a broker, with barriers of the source's own injector."""
 
     injects = True
     injector: BarrierInjector

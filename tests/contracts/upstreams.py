@@ -100,7 +100,7 @@ class Memory(TestUpstream):
 
 
 class MemoryInjected(Memory):
-    """The same, written and announced by the source's own injector."""
+    """Barriers in memory, written and announced by the source's own injector."""
 
     injects = True
     injector: MemoryInjector

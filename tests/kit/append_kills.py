@@ -1,4 +1,4 @@
-"""The same kills for an upstream of rows without identity, which come at a steady rate, many of them equal."""
+"""Kills for an upstream of rows without identity, which come at a steady rate, many of them equal."""
 
 from __future__ import annotations
 

@@ -337,6 +337,6 @@ def batches(
 
 
 def without(writer: Writer, names: Sequence[str]) -> Writer:
-    """The same without some fields: random ones would not be those of the key."""
+    """The writer without some fields: random ones would not be those of the key."""
     fields = {name: field for name, field in writer.fields.items() if name not in names}
     return _of_fields(writer.schema.id, fields)

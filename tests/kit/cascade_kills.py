@@ -1,4 +1,4 @@
-"""The same kills of a service whose upstream is the output of another one."""
+"""Kills of a service whose upstream is the output of another one."""
 
 from __future__ import annotations
 

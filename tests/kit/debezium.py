@@ -58,7 +58,7 @@ UNLISTED = declare(
         "primary_key": list(RECORDED.primary_key),
     }
 )
-"""The same without its list of integers, which is text in JSON, and in Avro nothing that a column has."""
+"""This table without its list of integers, which is text in JSON, and in Avro nothing that a column has."""
 
 
 class Recorded(NamedTuple):
@@ -122,7 +122,7 @@ class DebeziumUpstream(RealUpstream):
         self.say_without_note(row)
 
     def say_without_note(self, row: Row) -> None:
-        """The same, whether there is such a row or not."""
+        """Send that UPDATE, whether there is such a row or not."""
         after = {**self._cells(row), self._NOTE: UNAVAILABLE}
         self._event(self.table.key_of(row), "u", after)
 
@@ -173,7 +173,7 @@ class DebeziumUpstream(RealUpstream):
 
 
 class WholeDebeziumUpstream(DebeziumUpstream):
-    """The same of a table under REPLICA IDENTITY FULL, of which nothing is left out."""
+    """Events of a table under REPLICA IDENTITY FULL, of which nothing is left out."""
 
     form: ClassVar[dict[str, str]] = {**DebeziumUpstream.form, "before": "full"}
 
@@ -186,7 +186,7 @@ class WholeDebeziumUpstream(DebeziumUpstream):
 
 
 class AvroDebeziumUpstream(DebeziumUpstream):
-    """The same by the schemas of a registry; `more` are further fields of a row's schema from now on."""
+    """Events by the schemas of a registry; `more` are further fields of a row's schema from now on."""
 
     form: ClassVar[dict[str, str]] = {"format": "debezium", "encoding": "avro-registry"}
     more: tuple[str, ...] = ()

@@ -32,7 +32,7 @@ def as_created(config: ServiceConfig, job: JobDefinition) -> JobDefinition:
 def fold_of(
     config: ServiceConfig, kafka: KafkaSettings, number: int, until: int | None = None
 ) -> tuple[dict[Key, Row], Tally]:
-    """The same, with what its barriers say."""
+    """The rows of a job's output, and the tally of its records."""
     definition, table = as_created(config, config.jobs[number]), config.table
     form = RecordForm.of_output(definition, table)
     fold, tally = TableFold(form.rows_before), Tally()

@@ -145,7 +145,7 @@ class RealUpstream:
 
 
 class UpsertUpstream(RealUpstream):
-    """The same as JSON rows by key."""
+    """An upstream of JSON rows by key."""
 
     form: ClassVar[dict[str, str]] = {"format": "upsert"}
 

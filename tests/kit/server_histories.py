@@ -178,7 +178,7 @@ def begun_anew_between_lanes(chance: random.Random, kind: str) -> list[list[Sent
 
 
 def new_snapshot(chance: random.Random, kind: str) -> list[list[Sent]]:
-    """The same with a new snapshot each time, whose rows may all stand in one partition."""
+    """Logs with a new snapshot each time, whose rows may all stand in one partition."""
     topic = Topic(chance)
     for number in range(chance.randint(2, 3)):
         log = _log(kind, chance, _later(topic))

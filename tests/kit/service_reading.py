@@ -40,7 +40,7 @@ def by_service(format_: UpstreamFormat, table: TableSchema, found: Sequence[Reco
 
 
 def by_checker(format_: UpstreamFormat, table: TableSchema, found: Sequence[Record]) -> list[object]:
-    """The same by the checker's reader."""
+    """Readings of the records by the checker's reader."""
     reader = reader_of(RecordForm.of(format_), table.columns, table.key_columns)
 
     def read(record: Record) -> object:

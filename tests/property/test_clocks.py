@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from schemas.avro.codec import barrier_header, decode_barrier, encode_barrier
 from schemas.records import Barrier
 from streaming.core.batch_size import START_DELAY_WINDOW_MS, StartDelay
-from streaming.core.clocks import Age
+from streaming.core.clocks import Age, Stillness
 from streaming.source.barriers.injecting.schedule import next_barrier
 
 INTERVAL_MS = 1_000
@@ -110,3 +110,18 @@ def test_epochs_of_a_clock_that_was_set_back_are_named_apart_by_a_millisecond() 
     made = barriers([(10, -60_000)])
     steps = [later.curr - earlier.curr for (_, earlier), (_, later) in pairwise(made)]
     assert set(steps[10:50]) == {1 << 16}
+
+
+def test_a_job_is_still_since_its_last_change_and_one_that_goes_is_forgotten() -> None:
+    stillness = Stillness(0.0)
+    assert stillness.update(1.0, {}) == {}
+    assert Stillness(0.0).oldest_s is None
+    assert stillness.update(5.0, {1: (0,), 2: (0,)}) == {1: 0.0, 2: 0.0}
+    assert stillness.update(9.0, {1: (0,), 2: (3,)}) == {1: 4.0, 2: 0.0}
+    assert stillness.changed_s == 9.0
+    assert stillness.update(11.0, {1: (0,), 2: (3,)}) == {1: 6.0, 2: 2.0}
+    assert stillness.changed_s == 9.0
+    assert stillness.update(12.0, {2: (3,)}) == {2: 3.0}
+    assert stillness.oldest_s == 5.0
+    assert stillness.changed_s == 12.0
+    assert stillness.update(13.0, {1: (0,), 2: (3,)}) == {1: 0.0, 2: 4.0}

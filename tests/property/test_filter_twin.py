@@ -1,8 +1,9 @@
-"""Filters: the text gives the tree back, and whole columns are decided as row by row."""
+"""Filters: the text gives the tree back, and lanes and `verify` decide as the reference does."""
 
 from __future__ import annotations
 
 import itertools
+import operator
 
 import pytest
 from hypothesis import example, given
@@ -23,6 +24,7 @@ from schemas.filter.ast import (
 from schemas.filter.columnar import evaluate
 from schemas.filter.parse import parse_filter
 from schemas.table import Column, TableSchema
+from streaming.verify.records.rows import condition_of
 from tests.kit.filter_oracle import decide
 from tests.kit.filters import TABLE, WIDE, Row, arrays_of, edge_literals, edge_rows, filters, rows_of
 
@@ -75,9 +77,14 @@ def test_decimals_of_full_width_are_decided_exactly(condition: Filter, rows: lis
 
 
 def assert_decided_alike(condition: Filter, rows: list[Row], table: TableSchema) -> None:
+    """Compare lanes and `verify` with the reference."""
     arrays = arrays_of(rows, table)
     read = {name: arrays[name] for name in columns_of(condition)}
-    assert evaluate(condition, read).to_pylist() == [decide(condition, row) for row in rows], str(condition)
+    decided = [decide(condition, row) for row in rows]
+    assert evaluate(condition, read).to_pylist() == decided, str(condition)
+    judge = condition_of(condition, table)
+    found = [judge.test(tuple(row[name] for name in judge.columns)) for row in rows]
+    assert all(map(operator.is_, found, decided)), str(condition)
 
 
 @given(filters(TABLE), rows_of(TABLE), st.integers(0, 12))

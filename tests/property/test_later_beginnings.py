@@ -133,7 +133,7 @@ def folded(topic: Topic, reached: list[int], *, beside: bool) -> list[Interval]:
 
 
 def verified(topic: Topic, *, beside: bool) -> list[Interval]:
-    """The same as the judge sees it."""
+    """Intervals of the topic as the judge sees them."""
     sources = [
         merged(topic, p) if beside else ListSource(in_data(topic, p)) for p in range(len(topic.partitions))
     ]

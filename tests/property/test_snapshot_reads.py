@@ -163,39 +163,27 @@ def test_a_slice_holds_each_row_of_its_range_once_as_of_the_pinned_version(
     assert sorted(found, key=repr) == sorted(expected, key=repr)
 
 
-@settings(max_examples=EXAMPLES)
-@given(version=pinned(), vnode=st.integers(0, 1), after=st.none() | KEYS, limit=st.integers(1, 8))
-def test_a_small_slice_ends_where_its_rows_are_counted_with_the_log(
-    version: Pinned, vnode: int, after: Key | None, limit: int
-) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        cut = SliceCutter(open_reader(folder, version)).cut(vnode, after, budget_of(limit))
-    counted = {*version.base[vnode], *version.alive_in_log(vnode)}
-    keys = sorted((key for key in counted if in_range(key, after, None)), key=order_key)
-    if len(keys) <= limit:
-        assert (cut.upto, cut.rows) == (None, len(keys))
-    else:
-        assert (cut.upto, cut.rows) == (keys[limit - 1], limit)
-
-
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=2 * EXAMPLES)
 @given(
     version=pinned(),
     vnode=st.integers(0, 1),
     after=st.none() | KEYS,
     limit=st.integers(1, 8),
+    exact_below=st.sampled_from([0, SliceCutter.exact_below]),
     little=st.sampled_from([0.0, 0.5]),
 )
-def test_a_large_slice_ends_where_its_base_rows_are_counted_or_takes_a_little_rest_along(
-    version: Pinned, vnode: int, after: Key | None, limit: int, little: float
+def test_a_slice_ends_where_its_rows_are_counted_and_a_large_one_takes_a_little_rest_along(
+    version: Pinned, vnode: int, after: Key | None, limit: int, exact_below: int, little: float
 ) -> None:
+    """The log's rows count for a small slice, and for others where the base has none."""
     with tempfile.TemporaryDirectory() as folder:
         cutter = SliceCutter(open_reader(folder, version))
-        cutter.exact_below, cutter.little = 0, little
+        cutter.exact_below, cutter.little = exact_below, little
         cut = cutter.cut(vnode, after, budget_of(limit))
-    counted = version.base[vnode] or version.alive_in_log(vnode)
+    base, alive = version.base[vnode], version.alive_in_log(vnode)
+    counted = {*base, *alive} if exact_below else base or alive
     keys = sorted((key for key in counted if in_range(key, after, None)), key=order_key)
-    if len(keys) <= limit * (1 + little if version.base[vnode] else 1):
+    if len(keys) <= limit * (1 + little if base and not exact_below else 1):
         assert (cut.upto, cut.rows) == (None, len(keys))
     else:
         assert (cut.upto, cut.rows) == (keys[limit - 1], limit)

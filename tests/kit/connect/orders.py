@@ -77,7 +77,7 @@ def read(
 def selected(
     postgres: Postgres, database: str, columns: Iterable[str] = NAMES, where: str = "true"
 ) -> dict[Key, Row]:
-    """The same, to be compared."""
+    """Rows of the database by key, to be compared."""
     return comparable(read(postgres, database, columns, where))
 
 

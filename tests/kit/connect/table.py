@@ -101,7 +101,7 @@ class Database:
             reader.close()
 
     def impatient(self, statement_timeout_ms: int) -> Access:
-        """The same role with another limit for a statement."""
+        """This role with another limit for a statement."""
         return replace(self.access, statement_timeout_ms=statement_timeout_ms)
 
 

@@ -8,10 +8,7 @@ from dataclasses import replace
 from schemas.records import BarrierKind, Stop
 from streaming.verify.findings import Rule
 from tests.kit.histories import History, Item
-from tests.kit.mutants.spots import (
-    barrier_indices,
-    mutant,
-)
+from tests.kit.mutants.spots import barrier_at, barrier_indices, mutant, set_barrier
 
 
 def _epochs(history: History) -> list[int]:
@@ -69,8 +66,7 @@ def barrier_missing_in_one_partition(history: History, rng: random.Random) -> bo
 def barrier_invented(history: History, rng: random.Random) -> bool:
     items = rng.choice(history.output)
     index = rng.choice(barrier_indices(items))
-    barrier = items[index].barrier
-    assert barrier is not None
+    barrier = barrier_at(items, index)
     items.insert(
         index + 1, Item(barrier=replace(barrier, curr=barrier.curr + 1, prev=barrier.curr, progress=()))
     )
@@ -79,10 +75,7 @@ def barrier_invented(history: History, rng: random.Random) -> bool:
 
 def _with_barrier(history: History, rng: random.Random, **fields: object) -> bool:
     items = rng.choice(history.output)
-    index = rng.choice(barrier_indices(items))
-    barrier = items[index].barrier
-    assert barrier is not None
-    items[index] = Item(barrier=replace(barrier, **fields))  # type: ignore[arg-type]
+    set_barrier(items, rng.choice(barrier_indices(items)), **fields)
     return True
 
 
@@ -95,10 +88,8 @@ def prev_wrong(history: History, rng: random.Random) -> bool:
 def kind_wrong(history: History, rng: random.Random) -> bool:
     items = rng.choice(history.output)
     index = rng.choice(barrier_indices(items))
-    barrier = items[index].barrier
-    assert barrier is not None
-    other = rng.choice([kind for kind in BarrierKind if kind is not barrier.kind])
-    items[index] = Item(barrier=replace(barrier, kind=other))
+    kinds = [kind for kind in BarrierKind if kind is not barrier_at(items, index).kind]
+    set_barrier(items, index, kind=rng.choice(kinds))
     return True
 
 

@@ -14,6 +14,7 @@ from tests.kit.histories import History, Item
 from tests.kit.masks import shown, text_of
 from tests.kit.mutants.spots import (
     alter,
+    barrier_at,
     barrier_indices,
     change_of,
     is_snapshot,
@@ -196,8 +197,7 @@ def lost_behind_the_last_key(history: History, rng: random.Random) -> bool:
         history, lambda item: item.source is not None and change_of(item).op is Op.INSERT
     ):
         items = history.output[number]
-        closing = items[next_barrier(items, index)].barrier
-        assert closing is not None
+        closing = barrier_at(items, next_barrier(items, index))
         vnode = history.vnode(key_of(items[index]))
         if (
             history.positions[closing.curr][vnode][1]
@@ -296,8 +296,7 @@ def hidden_row_sent(history: History, rng: random.Random) -> bool:
     candidates = []
     for number, items in enumerate(history.output):
         for index in barrier_indices(items)[1:]:
-            barrier = items[index].barrier
-            assert barrier is not None
+            barrier = barrier_at(items, index)
             for key, row in tables[barrier.prev].items():
                 newly = history.covers(barrier.curr, key) and not history.covers(barrier.prev, key)
                 quiet = not any(item.key == key for item in items[: index + 1])

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 from schemas.position import Key
-from schemas.records import Change, Row
+from schemas.records import Barrier, Change, Row
 from streaming.verify.findings import Rule
 from tests.kit.histories import History, Item
 
@@ -48,6 +49,17 @@ def pick(
 
 def barrier_indices(items: list[Item]) -> list[int]:
     return [index for index, item in enumerate(items) if item.barrier is not None]
+
+
+def barrier_at(items: list[Item], index: int) -> Barrier:
+    barrier = items[index].barrier
+    assert barrier is not None
+    return barrier
+
+
+def set_barrier(items: list[Item], index: int, **fields: object) -> None:
+    """Replace fields of a barrier."""
+    items[index] = Item(barrier=replace(barrier_at(items, index), **fields))  # type: ignore[arg-type]
 
 
 def next_barrier(items: list[Item], index: int) -> int:

@@ -7,6 +7,7 @@ import json
 import re
 from contextlib import suppress
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import structlog
@@ -15,7 +16,9 @@ from structlog import DropEvent
 from structlog.testing import capture_logs
 
 from schemas.errors import Code, EnvironmentProblem
-from streaming.cli.log_lines import BatchLog
+from state.initial.start import CopyProgress
+from streaming.cli import log_lines
+from streaming.cli.log_lines import BatchLog, BuildLog
 from streaming.cli.screen import ServiceScreen, progress_text, status_line
 from streaming.core.health import HealthCondition
 from streaming.observe.models import Status
@@ -170,3 +173,41 @@ def test_a_day_with_a_record_in_each_batch_is_less_than_a_megabyte_of_json(clock
     assert json.loads(str(render(None, "info", dict(lines[0]))))["event"] == "batches"
     assert len(lines) <= 600 / 60 + 1
     assert longest * MINUTES_A_DAY <= MEGABYTE
+
+
+@pytest.fixture
+def copying(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> BuildLog:
+    """The log of a replica that comes into being, by the clock in place of the module `time`."""
+    clock.now_s = 100.0
+    in_ns = SimpleNamespace(monotonic=clock, monotonic_ns=lambda: round(clock() * 1e9))
+    monkeypatch.setattr(log_lines, "time", in_ns)
+    return BuildLog()
+
+
+def test_a_copy_tells_its_rows_and_the_time_left(clock: Clock, copying: BuildLog) -> None:
+    with capture_logs() as lines:
+        for progress in (CopyProgress(100, 0, 400), CopyProgress(300, 0, 400), CopyProgress(400, 100, 400)):
+            copying.copied(progress)
+            clock.now_s += 5
+        copying.copied(None)
+    shown = [(line["event"], line["rows"], line["of"]) for line in lines]
+    assert shown == [("copying", 100, 400), ("copying", 300, 400), ("sorting", 100, 400)]
+    assert [line.get("seconds_left") for line in lines] == [None, round(100 / 40), None]
+
+
+def test_a_table_that_does_not_say_its_rows_has_no_time_left(clock: Clock, copying: BuildLog) -> None:
+    with capture_logs() as lines:
+        copying.copied(CopyProgress(100, 0, None))
+        clock.now_s += 5
+        copying.copied(CopyProgress(200, 0, None))
+    assert [(line["rows"], line["of"]) for line in lines] == [(100, None), (200, None)]
+    assert lines[1]["rows_per_s"] == 20
+    assert "seconds_left" not in lines[1]
+
+
+def test_parts_between_two_events_have_none(clock: Clock, copying: BuildLog) -> None:
+    with capture_logs() as lines:
+        for rows in range(100):
+            copying.copied(CopyProgress(rows, 0, 400))
+            clock.now_s += 0.5
+    assert [line["rows"] for line in lines] == list(range(0, 100, 10))

@@ -7,29 +7,19 @@ from collections.abc import Mapping
 
 import pytest
 
-from schemas.epoch import epoch_from_unix_ms
-from schemas.records import Barrier, BarrierKind
-from state.replica import BaseFile, ReplicaFiles
-from state.values.aligned import AlignedBarrier, ReplicaVersion
-from state.values.plan import BatchPlan
 from state.values.progress import Completed, InProgress, Progress
-from streaming.core.jobs import JobsOutcome
 from streaming.demo.console import DemoProgress
 from streaming.protocol.report import BatchReport
+from tests.kit import reports
 
 
 def report(
     at_ms: int, *, rows: int = 0, replica: int = 0, progress: Mapping[int, Progress] | None = None
 ) -> BatchReport:
     """A batch with one barrier that was injected at an instant, of a table of two vnodes."""
-    epoch = epoch_from_unix_ms(at_ms)
-    barrier = AlignedBarrier(Barrier(epoch, epoch - 1, BarrierKind.CHECKPOINT, 1, at_ms), (9,))
-    plan = BatchPlan(None, (barrier,), (0,), ReplicaVersion(0, 0, 0), 1, (), ())
     jobs = {} if progress is None else {"copy": progress}
-    counts = {"copy": rows}
-    base = {0: (BaseFile("a", 0, replica, 1),)} if replica else {}
-    files = ReplicaFiles(0, base, ())
-    return BatchReport(plan, 10, counts, counts, counts, {}, {}, 0, (), JobsOutcome(()), jobs, 2, files)
+    stored = {0: replica} if replica else {}
+    return reports.report((), jobs, at_ms=at_ms, rows={"copy": rows}, stored=stored, vnode_count=2)
 
 
 def instants(progress: DemoProgress) -> tuple[bool, bool]:

@@ -172,7 +172,7 @@ def test_an_empty_output_is_clean_and_incomplete() -> None:
 
 
 def padded(row: bytes) -> bytes:
-    """The same row with a needless byte in the length of its first text, as Avro allows."""
+    """A row with a needless byte in the length of its first text, as Avro allows."""
     assert row[:1] == b"\x02"
     return row[:1] + bytes([row[1] | 0x80, 0]) + row[2:]
 
