@@ -16,7 +16,7 @@ from streaming.core.forecast import Rate
 from streaming.protocol.report import BatchReport
 
 if TYPE_CHECKING:
-    from streaming.service.initial.reading import TableStatus
+    from streaming.postgres.copying import TableStatus
 
 SUM_EVERY_S, LINE_EVERY_S = 60.0, 5.0
 

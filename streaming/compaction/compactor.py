@@ -1,8 +1,7 @@
 """Maintenance in parallel with batches: compacting the log into the base, merging small log files, deleting dead ones.
 
-Each of the three has its own turn (`streaming.compaction.turns`), so neither a compaction of hours nor one that fails
-keeps the others waiting. Results are committed by the batch thread, between two batches, so the replica keeps a single
-writer:
+Each of the three has its own `Turn`, so neither a compaction of hours nor one that fails keeps the others waiting.
+Results are committed by the batch thread, between two batches, so the replica keeps a single writer:
 
     compact  log up to barrier e ⊕ base  ──▶  new base files; then log files that end at e or before leave the log
     merge    log files of about one size ──▶  one. While a compaction to e is under way, only those that begin behind e:
@@ -33,7 +32,7 @@ from state.maintenance.compaction import CompactionPart, CompactionResult, parts
 from state.maintenance.merge import Merge, Merged, choose_merges
 from state.replica import BASE_PATH, LOG_PATH, Replica, ReplicaFiles
 from state.storage import now_ms
-from streaming.compaction.turns import Maintenance, Turn
+from streaming.compaction.maintenance import Maintenance, Turn
 from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint
 from streaming.runtime.timing import Stopwatch
@@ -227,23 +226,19 @@ class Compactor:
         return result
 
     def _collect(self) -> None:
+        self._cleaning.take()
         try:
-            self._commit()
-        except (
-            CommitConflict
-        ):  # of a successor, which the next plan will find, or of the instance before this one
+            for merged in self._merges.take() or ():
+                self._commit_merge(merged)
+            report = self._compaction.take()
+            if not self._compaction.is_running:
+                self._compacting_to = None
+            if report is not None:
+                self._commit_compaction(report)
+        except CommitConflict:
+            # Of a successor, which the next plan will find, or of the instance before this one.
             log.warning("maintenance refused, to be tried again")
             self._replica.reload()
-
-    def _commit(self) -> None:
-        self._cleaning.take()
-        for merged in self._merges.take() or ():
-            self._commit_merge(merged)
-        report = self._compaction.take()
-        if not self._compaction.is_running:
-            self._compacting_to = None
-        if report is not None:
-            self._commit_compaction(report)
 
     def _commit_compaction(self, report: CompactionReport) -> None:
         made, replica = report.result, self._replica

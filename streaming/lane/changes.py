@@ -8,9 +8,7 @@ here. Invalid records keep their position: see `streaming.lane.faults`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -20,117 +18,14 @@ import pyarrow.compute as pc
 from schemas.arrays import whole
 from schemas.codec.log_positions import positions_in
 from schemas.codec.logs import LogPosition
-from schemas.formats.protocol import KeyEncoder
 from schemas.records import NO_DATA, Op
 from schemas.table import TableSchema
 from state.columns import BEFORE_HASH, EPOCH, NO_PLACE, OFFSET, OP, PARTITION, VNODE
 from state.values.plan import BatchPlan
 from streaming.core.offset_ranges import readers
 from streaming.core.planning import markers_of
-from streaming.sink.columns import Encode
-from streaming.source.decoded import AFTER, BEFORE, HEADERS, KEY, MARKED, POSITION, TIME
-
-Bools = npt.NDArray[np.bool_]
-
-
-class _Values(NamedTuple):
-    """Encoded values of the changes at `rows`, with these ops."""
-
-    rows: npt.NDArray[np.int64]
-    ops: npt.NDArray[np.int8]
-    values: pa.BinaryArray
-
-
-@dataclass(frozen=True)
-class Changes:
-    """n changes in order. `interval[i]` counts the batch's barriers before change i; it only rises.
-
-    `before` and `after` hold the table's columns (null where the image is missing), `keys` the key columns. A record
-    that is no change has op -1, or `MARKED`.
-    """
-
-    interval: npt.NDArray[np.int64]
-    vnodes: npt.NDArray[np.int32]
-    ops: npt.NDArray[np.int8]
-    before: tuple[pa.Array, ...]
-    after: tuple[pa.Array, ...]
-    keys: tuple[pa.Array, ...]
-    rows: pa.Table
-    _encoded: dict[KeyEncoder, pa.Array] = field(default_factory=dict, init=False, repr=False)
-    _values: dict[Hashable, _Values] = field(default_factory=dict, init=False, repr=False)
-
-    def __len__(self) -> int:
-        return len(self.ops)
-
-    @property
-    def partitions(self) -> npt.NDArray[np.int32]:
-        """The upstream partition of each change."""
-        return _numpy(self.rows, PARTITION)
-
-    @property
-    def offsets(self) -> npt.NDArray[np.int64]:
-        """The offset of each change in its partition."""
-        return _numpy(self.rows, OFFSET)
-
-    @property
-    def record_keys(self) -> pa.Array:
-        """The keys of the records as they came, null for none."""
-        return whole(self.rows[KEY])
-
-    @property
-    def headers(self) -> pa.ListArray | None:
-        """The headers of the records that jobs pass on; None where none does."""
-        return whole(self.rows[HEADERS]) if HEADERS in self.rows.schema.names else None
-
-    def filtered(self, kept: Bools) -> Changes:
-        """The changes where `kept` is True, in their order."""
-        mask = pa.array(kept)
-        return self._picked(kept, lambda column: column.filter(mask))
-
-    def taken(self, rows: npt.NDArray[np.int64]) -> Changes:
-        """The changes at `rows`, in this order."""
-        places = pa.array(rows)
-        return self._picked(rows, lambda column: column.take(places))
-
-    def _picked(self, picked: npt.NDArray[Any], pick: Callable[[Any], Any]) -> Changes:
-        return Changes(
-            interval=self.interval[picked],
-            vnodes=self.vnodes[picked],
-            ops=self.ops[picked],
-            before=tuple(map(pick, self.before)),
-            after=tuple(map(pick, self.after)),
-            keys=tuple(map(pick, self.keys)),
-            rows=pick(self.rows),
-        )
-
-    def bounds(self, intervals: int) -> npt.NDArray[np.int64]:
-        """The first index of each interval, and the end: interval i is [bounds[i], bounds[i + 1])."""
-        return np.searchsorted(self.interval, np.arange(intervals + 1))
-
-    def encoded_keys(self, encoder: KeyEncoder) -> pa.Array:
-        """The keys as this writes them, null where a record is no change; done once for equal encoders.
-
-        The upstream's say whether its records have the keys of their rows, a job's are what is sent.
-        """
-        if encoder not in self._encoded:
-            self._encoded[encoder] = self._encode_keys(encoder)
-        return self._encoded[encoder]
-
-    def encoded_values(
-        self, form: Hashable, rows: npt.NDArray[np.int64], ops: npt.NDArray[np.int8], encode: Encode
-    ) -> pa.BinaryArray:
-        """The values of these rows, encoded once. The last encoded values of each form are kept."""
-        known = self._values.get(form)
-        if known is None or not (np.array_equal(known.rows, rows) and np.array_equal(known.ops, ops)):
-            known = self._values[form] = _Values(rows, ops, encode())
-        return known.values
-
-    def _encode_keys(self, encoder: KeyEncoder) -> pa.Array:
-        decoded = pc.and_(pa.array(self.ops >= 0), pc.is_valid(self.keys[0]))
-        if pc.all(decoded).as_py():
-            return encoder(self.keys)
-        encoded = encoder([key.filter(decoded) for key in self.keys])
-        return pc.replace_with_mask(pa.nulls(len(self), encoded.type), decoded, encoded)
+from streaming.source.changes import Changes, numpy_of
+from streaming.source.decoded import AFTER, BEFORE, KEY, MARKED, POSITION, TIME, Bools
 
 
 def order_changes(
@@ -141,7 +36,7 @@ def order_changes(
     interval = _interval(rows, plan)
     no_data = np.asarray(pc.equal(rows[OP], NO_DATA).fill_null(False), dtype=np.bool_)
     wanted = np.flatnonzero(~_markers(rows, plan) & ~_skipped(rows, plan) & ~no_data)
-    places = (_numpy(rows, OFFSET)[wanted], _numpy(rows, PARTITION)[wanted])
+    places = (numpy_of(rows, OFFSET)[wanted], numpy_of(rows, PARTITION)[wanted])
     order = wanted[np.lexsort((*places, interval[wanted]))]
     rows = rows.take(pa.array(order)).combine_chunks()
     return _changes(rows, interval[order], table)
@@ -172,14 +67,9 @@ def count_no_data(batches: Iterable[pa.RecordBatch], plan: BatchPlan, vnodes: ra
     return count
 
 
-def _numpy(rows: pa.Table, name: str) -> npt.NDArray[Any]:
-    column: npt.NDArray[Any] = rows[name].to_numpy()
-    return column
-
-
 def _interval(rows: pa.Table, plan: BatchPlan) -> npt.NDArray[np.int64]:
     """Interval of each row: how many intervals end before it in its partition."""
-    partition, offset = _numpy(rows, PARTITION), _numpy(rows, OFFSET)
+    partition, offset = numpy_of(rows, PARTITION), numpy_of(rows, OFFSET)
     interval = np.empty(len(offset), dtype=np.int64)
     for number in range(len(plan.first_offsets)):
         mine = partition == number
@@ -196,14 +86,14 @@ def _markers(rows: pa.Table, plan: BatchPlan) -> Bools:
     """
     markers = np.zeros(rows.num_rows, dtype=np.bool_)
     marked = np.flatnonzero(pc.and_not(pc.equal(rows[OP], MARKED), pc.is_valid(rows[KEY])).fill_null(False))
-    places = zip(_numpy(rows, PARTITION)[marked], _numpy(rows, OFFSET)[marked], strict=True)
+    places = zip(numpy_of(rows, PARTITION)[marked], numpy_of(rows, OFFSET)[marked], strict=True)
     known = markers_of(plan)
     markers[marked] = [place in known for place in places]
     return markers
 
 
 def _skipped(rows: pa.Table, plan: BatchPlan) -> Bools:
-    partitions, offsets = _numpy(rows, PARTITION), _numpy(rows, OFFSET)
+    partitions, offsets = numpy_of(rows, PARTITION), numpy_of(rows, OFFSET)
     skipped = np.zeros(rows.num_rows, dtype=np.bool_)
     for number in {partition for partition, _ in plan.skipped}:
         theirs = [offset for partition, offset in plan.skipped if partition == number]

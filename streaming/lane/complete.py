@@ -11,7 +11,7 @@ before the batch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -40,14 +40,14 @@ from state.initial.chunks import staged_rows, vnodes_of, waiting_rows
 from state.storage import DataFile, Storage
 from state.values.arrays import arrays
 from state.values.reading import Reading
-from state.values.seen import LaneSeen
 from streaming.core.chunk_events import NO_TRANSACTION, ChunkEvents, Verdict, folded, verdicts, widened_each
 from streaming.lane.before.lookup import RowsBefore, rows_before_of
 from streaming.lane.before.normal import Unavailable, leaves_out
-from streaming.lane.changes import Changes, moved_in_order
+from streaming.lane.changes import moved_in_order
 from streaming.lane.faults import Fault
 from streaming.lane.redelivered import RedeliveryFilter
 from streaming.lane.task import Lack, LaneTask, UndoneError
+from streaming.source.changes import Changes
 from streaming.source.decoded import UNCHANGED
 
 ROWS_AT_ONCE = 200_000
@@ -114,7 +114,8 @@ class LaneReading:
             rows = self._folded(stored, events)
             self.released_rows += rows.num_rows
             if rows.num_rows:
-                yield self._logged(rows)
+                vnodes_there = vnodes_of(rows, self.table)
+                yield as_inserts(rows, vnodes_there, self.epoch, log_schema(self.table)).sort_by(VNODE)
 
     def waiting(self, least_bytes: int = 0) -> pa.Table:
         """The events that wait now (`waiting_schema`): all of them if `is_anew`, else those that have come since.
@@ -167,11 +168,6 @@ class LaneReading:
             )
         return found.rows
 
-    def _logged(self, rows: pa.Table) -> pa.Table:
-        return as_inserts(rows, vnodes_of(rows, self.table), self.epoch, log_schema(self.table)).sort_by(
-            VNODE
-        )
-
 
 def _events(changes: Changes, transactions: npt.NDArray[np.int64], table: TableSchema) -> pa.Table:
     """Changes in the form in which they wait (`waiting_schema`)."""
@@ -199,21 +195,10 @@ class Completion:
     task: LaneTask
     rows_before: RowsBefore | None
     reading: LaneReading | None = None
-    _redelivered: RedeliveryFilter | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        if self.task.upstream_format.comes_again:
-            self._redelivered = RedeliveryFilter(self.task.plan.seen, self.task.judgement)
-
-    @property
-    def seen(self) -> Mapping[int, LaneSeen]:
-        """The lane's progress in each upstream partition."""
-        return {} if self._redelivered is None else self._redelivered.seen
-
-    @property
-    def redelivered(self) -> int:
-        """The number of redelivered records."""
-        return 0 if self._redelivered is None else self._redelivered.count
+        self.redelivered = RedeliveryFilter(self.task.plan.seen, self.task.judgement)
+        """Has seen nothing of a format whose records never come again."""
 
     def __call__(self, changes: Changes) -> tuple[Changes, list[Fault]]:
         """The completed changes of a part, and invalid records that could not be detected before.
@@ -222,8 +207,8 @@ class Completion:
             from; Lack.JUDGEMENT.
         """
         keys, since = DEFAULT.keys(self.task.table.key_columns), self.task.moves_from
-        if self._redelivered is not None:
-            changes = self._redelivered(changes, changes.encoded_keys(keys))
+        if self.task.upstream_format.comes_again:
+            changes = self.redelivered(changes, changes.encoded_keys(keys))
         if since is not None:
             changes = moved_in_order(changes, since, changes.encoded_keys(keys))
         if self.reading is not None:

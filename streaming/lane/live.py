@@ -25,12 +25,13 @@ from schemas.position import position_to_text
 from state.values.plan import BatchPlan
 from streaming.core.offset_ranges import readers
 from streaming.core.visibility import HIDDEN, keyed, visible_ops
-from streaming.lane.changes import Bools, Changes
 from streaming.lane.faults import MOST_FAULTS, Fault
 from streaming.lane.task import Faulty, LaneJob, LaneTask, LongRow, UndoneError
 from streaming.sink.columns import ChangeColumns, OutputChanges
 from streaming.sink.output import Output
 from streaming.sink.protocol import LaneWriters
+from streaming.source.changes import Changes
+from streaming.source.decoded import Bools
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,9 @@ class LiveChanges:
             return
         for fault in long_changes(job, changes, columns):
             if fault.offset < self._task.plan.first_offsets[fault.partition]:
-                raise UndoneError(long_record(job, fault))
+                # A record of before the batch, of a slice of a job that reads the upstream topic.
+                place = position_to_text((fault.offset,))
+                raise UndoneError(LongRow(job.definition.name, place, fault.found, fault.expected))
             self._faults.append(fault)
 
     def _close_before(self, number: int) -> None:
@@ -233,11 +236,6 @@ def long_changes(job: LaneJob, changes: Changes, columns: ChangeColumns) -> Iter
         found = f"a change of {records.size(number)} bytes in the output {topic}"
         expected = too_long_expected(topic, job.record_bytes)
         yield Fault(partition, offset, Code.RECORD_TOO_LARGE, found, expected, output=topic)
-
-
-def long_record(job: LaneJob, fault: Fault) -> LongRow:
-    """The row that stops a job which reads the upstream topic: a record of before the batch, of its slice."""
-    return LongRow(job.definition.name, position_to_text((fault.offset,)), fault.found, fault.expected)
 
 
 def too_long_expected(topic: str, limit: int) -> str:

@@ -22,9 +22,9 @@ from schemas.codec.logs import LogId, Position
 from schemas.records import Op
 from state.values.seen import LaneMark, LaneSeen, Seen, digest, later
 from streaming.core.redelivery import Judgement
-from streaming.lane.changes import Bools, Changes
 from streaming.lane.task import Lack, UndoneError
-from streaming.source.decoded import POSITION
+from streaming.source.changes import Changes
+from streaming.source.decoded import POSITION, Bools
 
 _Indices = npt.NDArray[np.int64]
 

@@ -24,7 +24,7 @@ from state.initial.chunks import write_waiting
 from state.journal import is_superseded
 from state.replica import write_log_file
 from state.storage import DataFile
-from streaming.lane.changes import Changes, count_no_data, log_rows, order_changes
+from streaming.lane.changes import count_no_data, log_rows, order_changes
 from streaming.lane.complete import Completion, completion_of
 from streaming.lane.faults import MOST_FAULTS, Fault, awaited_ids, find_faults
 from streaming.lane.live import Shares
@@ -48,6 +48,7 @@ from streaming.runtime.failpoints import Failpoint
 from streaming.runtime.timing import Stopwatch
 from streaming.sink.output import SinkPartition
 from streaming.sink.protocol import Mark
+from streaming.source.changes import Changes
 from streaming.source.decoded import check_decoded
 
 _PART_BYTES = 32 << 20
@@ -119,8 +120,8 @@ class _Lane:
             changes=self._changes,
             held_bytes=self._held_bytes,
             already_sent=self._already_sent,
-            seen=complete.seen,
-            redelivered=complete.redelivered,
+            seen=complete.redelivered.seen,
+            redelivered=complete.redelivered.count,
             ignored=self._ignored,
             step_ms=self.watch.step_ms,
         )

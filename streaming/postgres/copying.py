@@ -112,35 +112,35 @@ class ChunkSize:
         self.rows = max(self.rows // _SHRINK, 1)
 
 
+@dataclass
 class Speed:
-    """The rate of a copy by this process, and the time left. `of`: rows of the table, an estimate."""
+    """The rate of a copy by this process, which has read `rows`, and the time left. `of`: the table's, an estimate."""
 
-    def __init__(self, of: int) -> None:
-        self._of, self._rows = of, 0
-        self._began_s: float | None = None
-
-    @property
-    def rows(self) -> int:
-        """Rows that were read by this process."""
-        return self._rows
+    of: int
+    rows: int = 0
+    _began_s: float | None = None
 
     def add(self, now_s: float, rows: int, took_s: float) -> None:
         """Add a chunk that was read in `took_s`."""
         if self._began_s is None:
             self._began_s = now_s - took_s
-        self._rows += rows
+        self.rows += rows
 
     def left_s(self, now_s: float, before: int) -> float | None:
         """Seconds until all is read, `before` rows having been read by former processes; None while it is unknown."""
-        if self._began_s is None or not self._rows or now_s <= self._began_s:
+        if self._began_s is None or not self.rows or now_s <= self._began_s:
             return None
-        left = max(self._of - before - self._rows, 0)
-        return left * (now_s - self._began_s) / self._rows
+        left = max(self.of - before - self.rows, 0)
+        return left * (now_s - self._began_s) / self.rows
 
 
 @dataclass(frozen=True, slots=True)
-class CopyStatus:
-    """The progress of a copy: `rows` of `of`, an estimate that may be too low; `trouble` is the error being retried."""
+class TableStatus:
+    """Progress of the reading. `rows` of `of`, an estimate that may be too low, were read.
+
+    `left_s` is the time for the rest, None while it is unknown; `trouble` is the reason of a wait. `waiting_rows` were
+    read and are not released, which a copy does not know of.
+    """
 
     rows: int
     of: int
@@ -148,6 +148,7 @@ class CopyStatus:
     paused: bool
     rate_limit: int | None
     trouble: str | None
+    waiting_rows: int = 0
 
 
 @dataclass(frozen=True)
@@ -155,7 +156,6 @@ class CopyOrder(Generic[Kept]):
     """The work of a copy: `unread` ranges, of a table of `rows` (an estimate), `rows_before` of which were read.
 
     `reader` opens a reader and checks the table anew. `whole`: all rows by one snapshot; `unread` is one range, then.
-    `now_s` is a clock that is never set.
     """
 
     unread: Sequence[KeyRange]
@@ -166,7 +166,6 @@ class CopyOrder(Generic[Kept]):
     reader: Callable[[], ChunkReader]
     store: ChunkStore[Kept]
     whole: bool = False
-    now_s: Callable[[], float] = time.monotonic
 
 
 class TableCopying(Generic[Kept]):
@@ -221,14 +220,14 @@ class TableCopying(Generic[Kept]):
             self._pace.paused = paused
             self._changed.notify_all()
 
-    def status(self) -> CopyStatus:
+    def status(self) -> TableStatus:
         """The current progress."""
         with self._changed:
-            order, pace, now_s = self._order, self._pace, self._order.now_s()
-            return CopyStatus(
+            order, pace = self._order, self._pace
+            return TableStatus(
                 order.rows_before + self._speed.rows,
                 order.rows,
-                self._speed.left_s(now_s, order.rows_before),
+                self._speed.left_s(time.monotonic(), order.rows_before),
                 pace.paused,
                 pace.rate_limit,
                 self._trouble,
@@ -283,7 +282,7 @@ class TableCopying(Generic[Kept]):
         """The number of rows that may be read now, of `keys` if given. Waits for at least one; 0 only when it stops."""
         with self._changed:
             while not self._stopping:
-                now_s = self._order.now_s()
+                now_s = time.monotonic()
                 has_room = keys is None or self._order.store.has_room(keys)
                 if has_room and (rows := self._pace.take_rows(now_s, most)):
                     return rows
@@ -293,7 +292,7 @@ class TableCopying(Generic[Kept]):
 
     def _chunk(self, reader: ChunkReader, keys: KeyRange, most: int, size: ChunkSize) -> KeyRange | None:
         """Read one chunk into the store; returns the rest of the range, None at its end."""
-        began_s, pieces = self._order.now_s(), list[Kept]()
+        began_s, pieces = time.monotonic(), list[Kept]()
 
         def keep(rows: pa.Table) -> None:
             pieces.append(self._order.store.keep(rows))
@@ -310,7 +309,7 @@ class TableCopying(Generic[Kept]):
             if self._error is not None:
                 return None
             self._order.store.finished(found.chunk, pieces)
-        now_s = self._order.now_s()
+        now_s = time.monotonic()
         size.learn_chunk(found.chunk.rows, found.size)
         with self._changed:
             self._trouble = None

@@ -9,6 +9,7 @@ https://debezium.io/documentation/reference/stable/connectors/postgresql.html#po
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
@@ -200,20 +201,11 @@ def begin(start: PostgresStart, table: TableSchema, upstream: DebeziumFormat) ->
     declared = declared_of(start, table, upstream, connector)
     access = access_of(start)
     if connector is not None:
-        check_connector(connector, _expected(access, declared, upstream))
+        with closing(Session.open(access)) as session:
+            check_connector(connector, expected_of(session, declared, upstream))
     reader, identity = ChunkReader.open(access, declared, starts=True)
-    try:
+    with closing(reader):
         return Begun(identity, reader.survey(start.readers), declared)
-    finally:
-        reader.close()
-
-
-def _expected(access: Access, declared: Declared, upstream: DebeziumFormat) -> Expected:
-    session = Session.open(access)
-    try:
-        return expected_of(session, declared, upstream)
-    finally:
-        session.close()
 
 
 def expected_of(session: Session, declared: Declared, upstream: DebeziumFormat) -> Expected:

@@ -87,12 +87,12 @@ def sweep_scratch() -> int:
     return _delete(folder for folder in every if _is_ours(folder) and _is_let_go(folder / _LOCK))
 
 
-def sweep_rows(root: Path, unused_s: float = UNUSED_S) -> int:
+def sweep_rows(root: Path) -> int:
     """Delete this user's folders of rows below a folder (`streaming.lane.before`) not opened for so long; how many.
 
     A lane that opens a store touches a file in it.
     """
-    limit = time.time() - unused_s
+    limit = time.time() - UNUSED_S
     return _delete(
         folder
         for folder in root.glob("backfill-*")

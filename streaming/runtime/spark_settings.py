@@ -11,7 +11,7 @@ from types import MappingProxyType
 from schemas.settings.security import Secret
 from streaming.kafka.security import JAVA_SECRETS
 from streaming.runtime.java.jars import log_options
-from streaming.runtime.paths import Scratch
+from streaming.runtime.paths import APPLICATION, Scratch
 
 _TIME_ZONE = "-Duser.timezone=UTC"
 
@@ -42,7 +42,6 @@ class SparkSettings:
     `authenticate_secret` and `ssl_password` are Spark's own secrets, of `spark.authenticate` and `spark.ssl.rpc`.
     """
 
-    app: str = "arrangement-backfill"
     cores: int | None = None
     master: str | None = None
     memory: str = "2g"
@@ -131,7 +130,7 @@ def configuration(
     cores = settings.cores or len(os.sched_getaffinity(0))
     return {
         **_FIXED,
-        "spark.app.name": settings.app,
+        "spark.app.name": APPLICATION,
         # Without it every Python task loses 0.3 s, and the first ones two seconds more.
         "spark.python.daemon.module": settings.worker_daemon,
         "spark.master": settings.master or f"local[{cores}]",

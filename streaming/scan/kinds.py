@@ -38,8 +38,9 @@ from state.values.progress import Completed, InProgress, Progress
 from streaming.core.planning import Amount, Cut, CutFunction
 from streaming.core.visibility import covered
 from streaming.scan.cutting import SliceCutter
-from streaming.scan.protocol import LiveRows, PinnedScan, Scan, SliceReader
+from streaming.scan.protocol import PinnedScan, Scan, SliceReader
 from streaming.scan.snapshot import FileOrder, SnapshotReader
+from streaming.source.changes import Changes
 
 
 @dataclass(frozen=True)
@@ -60,10 +61,10 @@ class PinnedArrangement(PinnedScan):
 
         return read
 
-    def parts_of(self, changes: LiveRows) -> npt.NDArray[np.int32]:
+    def parts_of(self, changes: Changes) -> npt.NDArray[np.int32]:
         return changes.vnodes
 
-    def covered(self, changes: LiveRows, progress: Mapping[int, Progress]) -> npt.NDArray[np.bool_]:
+    def covered(self, changes: Changes, progress: Mapping[int, Progress]) -> npt.NDArray[np.bool_]:
         return covered(changes.vnodes, changes.keys, progress, self.table.vnode_count)
 
 
@@ -124,10 +125,10 @@ class PinnedTopic(PinnedScan):
 
         return nothing
 
-    def parts_of(self, changes: LiveRows) -> npt.NDArray[np.int32]:
+    def parts_of(self, changes: Changes) -> npt.NDArray[np.int32]:
         return changes.partitions
 
-    def covered(self, changes: LiveRows, progress: Mapping[int, Progress]) -> npt.NDArray[np.bool_]:
+    def covered(self, changes: Changes, progress: Mapping[int, Progress]) -> npt.NDArray[np.bool_]:
         upto = np.zeros(self.partitions, dtype=np.int64)
         for part, state in progress.items():
             if isinstance(state, Completed):

@@ -37,6 +37,7 @@ from state.values.aligned import Pin
 from state.values.plan import Slice
 from state.values.progress import Progress
 from streaming.core.planning import Amount, Cut
+from streaming.source.changes import Changes
 
 SliceReader = Callable[[Slice], Iterator[pa.Table]]
 """The rows of a slice in tables of the columns that it was made for, each row once, values as they are stored.
@@ -44,24 +45,6 @@ SliceReader = Callable[[Slice], Iterator[pa.Table]]
 The order of rows is free, but the same whenever the same slice is read at the same pin. One for several slices of a
 lane, so data that they share are read once. Raises: StateError when pinned files are gone.
 """
-
-
-class LiveRows(Protocol):
-    """n live changes, as far as scans need them: arrays of length n. Lanes have more of them (`lane.changes`)."""
-
-    @property
-    def vnodes(self) -> npt.NDArray[np.int32]: ...
-
-    @property
-    def keys(self) -> Sequence[pa.Array]:
-        """The key columns, in key order."""
-
-    @property
-    def partitions(self) -> npt.NDArray[np.int32]:
-        """Of the upstream."""
-
-    @property
-    def offsets(self) -> npt.NDArray[np.int64]: ...
 
 
 class PinnedScan(Protocol):
@@ -73,10 +56,10 @@ class PinnedScan(Protocol):
     def reader(self, parts: frozenset[int], columns: Sequence[str]) -> SliceReader:
         """A reader of slices of these parts; `columns` include the primary key. Raises: as `SliceReader`."""
 
-    def parts_of(self, changes: LiveRows) -> npt.NDArray[np.int32]:
+    def parts_of(self, changes: Changes) -> npt.NDArray[np.int32]:
         """The part of each change, length n; always one of the parts of the lane that has the change."""
 
-    def covered(self, changes: LiveRows, progress: Mapping[int, Progress]) -> npt.NDArray[np.bool_]:
+    def covered(self, changes: Changes, progress: Mapping[int, Progress]) -> npt.NDArray[np.bool_]:
         """The mask of changes that the snapshot read has passed, length n. `progress` lists the started parts."""
 
 

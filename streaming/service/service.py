@@ -34,8 +34,8 @@ from state.initial.start import CopyProgress, Start, TopicStart
 from state.initial.table import checked_table
 from state.journal import Journal, is_superseded
 from state.values.plan import BatchPlan
-from streaming.compaction.barrier_keeping import BarrierKeeping
 from streaming.compaction.compactor import COMPACTION_LEAST_ROWS, Compactor, log_compaction
+from streaming.compaction.maintenance import BarrierKeeping
 from streaming.core.health import late_after_s
 from streaming.core.jobs import StartPause
 from streaming.kafka.clients import KafkaSettings

@@ -25,7 +25,7 @@ from state.storage import Storage
 from state.values.aligned import padded
 from state.values.bound_table import BoundTable
 from state.values.plan import BatchPlan
-from streaming.compaction.barrier_keeping import BarrierKeeping
+from streaming.compaction.maintenance import BarrierKeeping
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import watermarks
 from streaming.protocol.bad_records import BadRecords

@@ -22,7 +22,7 @@ from schemas.formats.row_names import FieldsSeen
 from state.initial.start import CopyProgress
 from state.values.aligned import AlignedBarrier
 from state.values.last_end import LastEnd
-from streaming.compaction.turns import Maintenance
+from streaming.compaction.maintenance import Maintenance
 from streaming.core.health import (
     Health,
     HealthCondition,
@@ -39,10 +39,11 @@ from streaming.source.barriers.source import BarrierSource, Newest
 from streaming.source.retention import Margin
 
 if TYPE_CHECKING:
-    from streaming.compaction.barrier_keeping import BarrierKeeping
     from streaming.compaction.compactor import Compactor
+    from streaming.compaction.maintenance import BarrierKeeping
+    from streaming.postgres.copying import TableStatus
     from streaming.protocol.micro_batches import MicroBatches
-    from streaming.service.initial.reading import DatabaseReading, TableStatus
+    from streaming.service.initial.reading import DatabaseReading
 
 _ORDINARY = frozenset(
     {

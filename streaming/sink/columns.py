@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.formats.protocol import KeyEncoder
 from schemas.records import Barrier, Op
 from streaming.sink.output import Output
+from streaming.source.changes import Changes
 
 Headers = tuple[tuple[str, bytes | None], ...]
 """Names and values of a record's headers, in their order; a name may be there more than once."""
@@ -106,38 +105,6 @@ class SnapshotRows:
         return EncodedRecords(self.partitions, encode_keys(self.keys), values)
 
 
-Encode: TypeAlias = Callable[[], pa.BinaryArray]
-
-
-class DecodedChanges(Protocol):
-    """Decoded changes of the table, from which each output takes its own. All arrays have one entry per change."""
-
-    @property
-    def before(self) -> Sequence[pa.Array]: ...
-
-    @property
-    def after(self) -> Sequence[pa.Array]: ...
-
-    @property
-    def keys(self) -> Sequence[pa.Array]: ...
-
-    @property
-    def record_keys(self) -> pa.Array:
-        """The key bytes of the upstream's records."""
-
-    @property
-    def headers(self) -> pa.ListArray | None:
-        """The headers of the upstream's records that outputs may pass on."""
-
-    def encoded_keys(self, encoder: KeyEncoder) -> pa.Array:
-        """The keys as this encoder writes them; computed once for equal encoders."""
-
-    def encoded_values(
-        self, form: Hashable, rows: npt.NDArray[np.int64], ops: npt.NDArray[np.int8], encode: Encode
-    ) -> pa.BinaryArray:
-        """The result of `encode` for these changes with these ops; computed once for outputs of an equal form."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class ChangeColumns:
     """The changes of one output: those of `decoded` at the indices `rows`. Nothing is copied before a writer needs it.
@@ -148,7 +115,7 @@ class ChangeColumns:
     """
 
     output: Output
-    decoded: DecodedChanges
+    decoded: Changes
     rows: npt.NDArray[np.int64]
     ops: npt.NDArray[np.int8]
     partitions: npt.NDArray[np.int32]

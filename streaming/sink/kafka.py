@@ -104,9 +104,7 @@ class KafkaSink(Sink):
         self._refuse_same(job)
         client = admin(self.kafka)  # one for all: to connect takes longer than the rest
         if self.parks and partitions_of(self.kafka, job.dead_letters, client=client) is not None:
-            _refuse_incompatible(
-                self.kafka, job.dead_letters, PARTITIONS, self.limits.message_bytes, client=client
-            )
+            self._refuse_incompatible(client, job.dead_letters, PARTITIONS, self.limits.message_bytes)
         for topic in self._outputs(job):
             if partitions_of(self.kafka, topic, client=client) is not None:
                 self._refuse_incompatible_output(job, topic, client)
@@ -183,9 +181,7 @@ class KafkaSink(Sink):
             replication_factor=job.replication_factor,
             client=client,
         )
-        _refuse_incompatible(
-            self.kafka, job.dead_letters, PARTITIONS, self.limits.message_bytes, client=client
-        )
+        self._refuse_incompatible(client, job.dead_letters, PARTITIONS, self.limits.message_bytes)
 
     def _refuse_same(self, job: JobDefinition) -> None:
         if taken := self.reserved.intersection(job.topics):
@@ -198,22 +194,38 @@ class KafkaSink(Sink):
     def _refuse_incompatible_output(self, job: JobDefinition, topic: str, client: AdminClient) -> None:
         may_compact = topic == job.output and job.may_compact
         least = self._barrier_bytes(job) if topic == job.barrier_topic else Limits().message_bytes
-        settings = _refuse_incompatible(
-            self.kafka, topic, job.output_partitions, least, may_compact=may_compact, client=client
-        )
+        settings = self._refuse_incompatible(client, topic, job.output_partitions, least, may_compact)
         if topic == job.output:
             self._warn_of_less(job, int(settings["max.message.bytes"]))
         losing = {key: settings[key] for key in RETENTION_KEYS if is_finite(settings[key])}
-        if (
-            "delete" in settings["cleanup.policy"]
-            and losing
-            and not (job.allow_retention and topic == job.output)
-        ):
+        is_allowed = job.allow_retention and topic == job.output
+        if "delete" in settings["cleanup.policy"] and losing and not is_allowed:
             raise TopicError(
                 Code.OUTPUT_LOSES_RECORDS,
                 where=topic,
                 found=", ".join(f"{key}={value}" for key, value in losing.items()),
             )
+
+    def _refuse_incompatible(
+        self, client: AdminClient, topic: str, partitions: int, message_bytes: int, may_compact: bool = False
+    ) -> dict[str, str]:
+        """Check that a topic has as many partitions as its job, and takes records of `message_bytes`.
+
+        Returns its settings. Raises: TopicError(TOPIC_MISSING, OUTPUT_TOPIC_MISMATCH).
+        """
+        count = describe_topic(self.kafka, topic, client=client).partitions
+        settings = topic_settings(self.kafka, topic, client=client)
+        policy, taken = settings["cleanup.policy"], int(settings["max.message.bytes"])
+        is_kept = may_compact or "compact" not in policy
+        if count == partitions and is_kept and taken >= message_bytes:
+            return settings
+        raise TopicError(
+            Code.OUTPUT_TOPIC_MISMATCH,
+            where=topic,
+            found=f"{count} partitions, cleanup.policy={policy}, max.message.bytes={taken}",
+            partitions=partitions,
+            size=message_bytes,
+        )
 
     def _warn_of_less(self, job: JobDefinition, taken: int) -> None:
         """Warn of an output whose limit is below the longest record; its job pauses at a row that is longer."""
@@ -250,34 +262,6 @@ def _filled(kafka: KafkaSettings, topic: str, client: AdminClient) -> int | None
         if undecided or marks[number].earliest > 0 or looks[number].message is not None:
             return number
     return None
-
-
-def _refuse_incompatible(
-    kafka: KafkaSettings,
-    topic: str,
-    partitions: int,
-    message_bytes: int,
-    *,
-    client: AdminClient,
-    may_compact: bool = False,
-) -> dict[str, str]:
-    """Check that a topic has as many partitions as its job, and takes records of `message_bytes`.
-
-    Returns its settings. Raises: TopicError(TOPIC_MISSING, OUTPUT_TOPIC_MISMATCH).
-    """
-    count = describe_topic(kafka, topic, client=client).partitions
-    settings = topic_settings(kafka, topic, client=client)
-    policy, taken = settings["cleanup.policy"], int(settings["max.message.bytes"])
-    is_kept = may_compact or "compact" not in policy
-    if count == partitions and is_kept and taken >= message_bytes:
-        return settings
-    raise TopicError(
-        Code.OUTPUT_TOPIC_MISMATCH,
-        where=topic,
-        found=f"{count} partitions, cleanup.policy={policy}, max.message.bytes={taken}",
-        partitions=partitions,
-        size=message_bytes,
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 from confluent_kafka import Message, Producer
 
 from schemas.avro.codec import decode_barrier
@@ -25,6 +26,7 @@ from streaming.sink.dead_letters import PLACE_HEADER
 from streaming.sink.kafka import KafkaSink
 from streaming.sink.output import Output, SinkPartition
 from streaming.sink.protocol import Sink, Writer
+from streaming.source.decoded import KEY
 from tests.kit import barriers
 from tests.kit.columns import changes_of, columns_of
 from tests.kit.sent_records import sent_reader
@@ -88,7 +90,8 @@ class TestOutput(ABC):
 
     def runs(self, bounds: Sequence[int], *changes: tuple[int, Change]) -> list[OutputChanges]:
         """Changes of the table, each for a partition, cut at these places."""
-        decoded = changes_of(TABLE, [change for _, change in changes])
+        keys = pa.table({KEY: pa.nulls(len(changes), pa.binary())})
+        decoded = changes_of(TABLE, [change for _, change in changes], keys)
         rows = np.arange(len(changes))
         ops = np.array([change.op for _, change in changes], dtype=np.int8)
         partitions = np.array([partition for partition, _ in changes], dtype=np.int32)

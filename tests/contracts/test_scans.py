@@ -7,7 +7,6 @@ import pickle
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import reduce
 from itertools import cycle
 from operator import or_
@@ -15,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -37,7 +35,9 @@ from state.values.progress import Completed, NotStarted, Progress, after_slice
 from streaming.core.planning import Amount
 from streaming.scan.kinds import SCANS, Arrangement
 from streaming.scan.protocol import PinnedScan, Scan
+from streaming.source.changes import Changes as LaneChanges
 from tests.kit.examples import examples
+from tests.kit.live_changes import live_changes
 from tests.kit.tables import table, vnode_of
 
 TABLE = table({"id": "int", "n": "int", "v": "string"}, vnode_count=4)
@@ -45,27 +45,10 @@ Changes = Mapping[int, str | None]
 """By id the new value of `v`, None to delete the row. Deletes of absent rows are left out."""
 
 
-@dataclass(frozen=True)
-class Live:
+def live(ids: Sequence[int]) -> LaneChanges:
     """Changes of keys, as a lane has them."""
-
-    ids: Sequence[int]
-
-    @property
-    def vnodes(self) -> npt.NDArray[np.int32]:
-        return np.array([vnode_of(TABLE, (id_,)) for id_ in self.ids], dtype=np.int32)
-
-    @property
-    def keys(self) -> Sequence[pa.Array]:
-        return [pa.array(self.ids, pa.int32())]
-
-    @property
-    def partitions(self) -> npt.NDArray[np.int32]:
-        return np.zeros(len(self.ids), dtype=np.int32)
-
-    @property
-    def offsets(self) -> npt.NDArray[np.int64]:
-        return np.arange(len(self.ids), dtype=np.int64)
+    vnodes = np.array([vnode_of(TABLE, (id_,)) for id_ in ids], dtype=np.int32)
+    return live_changes(vnodes, [pa.array(ids, pa.int32())], np.zeros(len(ids), np.int32))
 
 
 class Stored:
@@ -125,7 +108,7 @@ class Stored:
 
 EXAMPLES = examples(16)
 IDS = range(24)
-EVERY = Live(IDS)
+EVERY = live(IDS)
 COLUMNS = ("v", "id")
 MUCH = 1 << 40
 INTERVAL = st.dictionaries(st.sampled_from(IDS), st.none() | st.sampled_from("ab"), max_size=len(IDS))
@@ -219,7 +202,7 @@ def test_a_slice_has_a_row_if_there_is_one_and_its_position_rises(
             counts = [len(ids(tables)) for tables in read(pinned, items)]
             assert all(counts[:-1])
             assert all(item.upto > (item.after or ()) for item in items[:-1] if item.upto is not None)
-            held = sum(int(found == part) for found in pinned.parts_of(Live([key[0] for key in made.rows])))
+            held = sum(int(found == part) for found in pinned.parts_of(live([key[0] for key in made.rows])))
             assert sum(counts) == held
 
 

@@ -17,8 +17,9 @@ from schemas.table import TableSchema
 from state.columns import BEFORE_HASH, TRANSACTION, VNODE
 from state.values.aligned import AlignedBarrier, ReplicaVersion
 from state.values.plan import BatchPlan
-from streaming.lane.changes import Changes, order_changes
+from streaming.lane.changes import order_changes
 from streaming.lane.faults import MOST_FAULTS, find_faults
+from streaming.source.changes import Changes
 from streaming.source.decoded import POSITION, UNCHANGED, RecordDecoder
 from streaming.source.records import Records
 from streaming.source.routes import RecordVnodes

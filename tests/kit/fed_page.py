@@ -16,7 +16,7 @@ from schemas.settings.http import HttpConfig
 from state.values.last_end import EndKind, FaultReport, LastEnd
 from state.values.plan import JobState
 from state.values.progress import Completed, InProgress, Progress
-from streaming.compaction.turns import Maintenance
+from streaming.compaction.maintenance import Maintenance
 from streaming.core.jobs import MutationReport
 from streaming.kafka.topics import Watermarks
 from streaming.observe.api import build

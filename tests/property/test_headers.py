@@ -16,9 +16,10 @@ from schemas.job import JobDefinition
 from schemas.records import Barrier, BarrierKind, Change, Op
 from state.values.aligned import AlignedBarrier, ReplicaVersion
 from state.values.plan import BatchPlan, JobPlan, JobState
-from streaming.lane.changes import Changes, order_changes
+from streaming.lane.changes import order_changes
 from streaming.sink.columns import ChangeColumns, EncodedRecords, Headers
 from streaming.sink.output import Output
+from streaming.source.changes import Changes
 from streaming.source.decoded import RecordDecoder
 from streaming.source.exchange import BLOCK, Exchange, lane_keys, unpacked
 from streaming.source.records import Records

@@ -18,9 +18,9 @@ from state.columns import OFFSET, PARTITION
 from state.values.seen import LaneSeen, Seen, merged
 from streaming.core.redelivery import Judgement, Logged, Redelivery
 from streaming.lane.before.normal import KeyOrder, Stored, normalised, with_unchanged, written
-from streaming.lane.changes import Changes
 from streaming.lane.redelivered import RedeliveryFilter
 from streaming.lane.task import UndoneError
+from streaming.source.changes import Changes
 from streaming.source.decoded import POSITION, UNCHANGED
 from tests.kit import columns
 from tests.kit.examples import examples

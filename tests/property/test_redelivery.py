@@ -29,10 +29,10 @@ from state.values.aligned import AlignedBarrier, ReplicaVersion
 from state.values.plan import BatchPlan
 from state.values.seen import LaneMark, LaneSeen, Seen, merged
 from streaming.core.redelivery import Judgement, Logged, Redelivery
-from streaming.lane.changes import Changes
 from streaming.lane.redelivered import RedeliveryFilter
 from streaming.lane.task import UndoneError
 from streaming.protocol.lanes.redelivery import LogResets, Ranges, RedeliveryJudge
+from streaming.source.changes import Changes
 from streaming.source.decoded import POSITION
 from streaming.source.direct_read import LoggedRecords
 from streaming.verify.records.order import RedeliveryRule

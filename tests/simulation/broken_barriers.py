@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from schemas.records import Barrier, RecordId
 from state.values.aligned import AlignedBarrier
 from state.values.plan import BatchPlan
-from streaming.compaction.barrier_keeping import BarrierKeeping
+from streaming.compaction.maintenance import BarrierKeeping
 from streaming.source.barriers.source import BarrierSource, Newest
 from tests.simulation.beside import OwnBeside
 from tests.simulation.broker import Broker, Producer

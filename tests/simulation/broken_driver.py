@@ -28,7 +28,8 @@ from streaming.protocol.planner import Planner
 from streaming.protocol.recovery.recover import Recovery
 from streaming.protocol.report import BatchReport
 from streaming.scan.kinds import PinnedTopic, Scans, SourceBackfill
-from streaming.scan.protocol import LiveRows, Scan
+from streaming.scan.protocol import Scan
+from streaming.source.changes import Changes
 from tests.simulation.instance import Instance
 from tests.simulation.storage import MemoryStorage, MemoryTable
 
@@ -73,7 +74,7 @@ class ReadsNewest(Batches):
 
 
 class _CoversOneMore(PinnedTopic):
-    def covered(self, changes: LiveRows, progress: Mapping[int, Progress]) -> npt.NDArray[np.bool_]:
+    def covered(self, changes: Changes, progress: Mapping[int, Progress]) -> npt.NDArray[np.bool_]:
         further = {
             part: replace(state, position=(state.position[0] + 1,))
             if isinstance(state, InProgress)

@@ -33,7 +33,7 @@ from state.journal import Journal
 from state.replica import Replica
 from state.values.plan import BatchPlan, JobState
 from state.values.progress import is_complete
-from streaming.compaction.barrier_keeping import BarrierKeeping
+from streaming.compaction.maintenance import BarrierKeeping
 from streaming.core.jobs import StartPause
 from streaming.lane.task import LaneTask
 from streaming.protocol.bad_records import BadRecords

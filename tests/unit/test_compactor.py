@@ -25,7 +25,7 @@ from state.replica import BASE_PATH, LOG_BOUNDS, Replica
 from state.storage import Storage
 from state.values.plan import Slice
 from streaming.compaction import compactor as compactor_module
-from streaming.compaction import turns
+from streaming.compaction import maintenance
 from streaming.compaction.compactor import MOST_LOG_FILES, Compactor
 from streaming.scan.snapshot import SnapshotReader
 from tests.kit.compactions import TABLE, append, compact_here, merge_here, no_compaction, no_merge
@@ -259,7 +259,7 @@ def test_a_compaction_that_fails_keeps_neither_merges_nor_cleaning_waiting_and_i
     ProgressTable(replica.storage, TABLE)
     orphan = replica.storage.write_parquet(BASE_PATH, pa.table({"id": [1]}), stem="orphan")
     os.utime(replica.storage.path(BASE_PATH, orphan.path), (0, 0))
-    monkeypatch.setattr(turns, "FIRST_DELAY_S", 0.02)
+    monkeypatch.setattr(maintenance, "FIRST_DELAY_S", 0.02)
     compactor = Compactor(
         fails, merges, replica, lambda report: None, compaction_least_rows=0, first_cleaning_s=0.0
     )

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -22,6 +20,8 @@ from state.values.aligned import Pin, ReplicaVersion
 from state.values.progress import NotStarted, Progress, after_slice
 from streaming.core.planning import Amount
 from streaming.scan.kinds import SourceBackfill, UpstreamLog
+from streaming.source.changes import Changes
+from tests.kit.live_changes import live_changes
 from tests.kit.tables import table
 
 BEGINS, ENDS = [0, 7, 4, 9], (25, 7, 9, 2)
@@ -33,28 +33,9 @@ def scan(begins: Sequence[int] = BEGINS) -> SourceBackfill:
     return SourceBackfill(UpstreamLog(DEFAULT, lambda: begins, lambda count: count * ROW_BYTES))
 
 
-@dataclass(frozen=True)
-class Live:
+def live(partition: int, count: int) -> Changes:
     """The records of one partition, at offsets from 0 on."""
-
-    partition: int
-    count: int
-
-    @property
-    def vnodes(self) -> npt.NDArray[np.int32]:
-        return np.zeros(self.count, np.int32)
-
-    @property
-    def keys(self) -> Sequence[pa.Array]:
-        return [pa.nulls(self.count)]
-
-    @property
-    def partitions(self) -> npt.NDArray[np.int32]:
-        return np.full(self.count, self.partition, np.int32)
-
-    @property
-    def offsets(self) -> npt.NDArray[np.int64]:
-        return np.arange(self.count, dtype=np.int64)
+    return live_changes(np.zeros(count, np.int32), [pa.nulls(count)], np.full(count, partition, np.int32))
 
 
 @given(
@@ -73,7 +54,7 @@ def test_slices_of_any_budgets_follow_one_another_and_cover_what_they_hold(
         assert cut.rows <= max(limit.rows, 1)
         assert cut.size <= max(limit.size, ROW_BYTES)
         progress = after_slice(progress, cut.upto, cut.rows)
-        covered = pinned.covered(Live(part, 30), {part: progress}).tolist()
+        covered = pinned.covered(live(part, 30), {part: progress}).tolist()
         assert covered == [cut.upto is None or offset < cut.upto[0] for offset in range(30)]
         if cut.upto is None:
             break
@@ -81,7 +62,7 @@ def test_slices_of_any_budgets_follow_one_another_and_cover_what_they_hold(
         assert position_from_text(position_to_text(cut.upto), columns) == cut.upto
         after = cut.upto
     assert progress.row_count == max(ENDS[part] - BEGINS[part], 0), "offsets that are there, each once"
-    assert not pinned.covered(Live(part, 30), {}).any()
+    assert not pinned.covered(live(part, 30), {}).any()
 
 
 def test_a_partition_without_records_is_at_its_end_at_once() -> None:

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.records import Op
-from streaming.lane.changes import Bools, Changes
-from streaming.source.decoded import UNCHANGED
+from streaming.source.changes import Changes
+from streaming.source.decoded import UNCHANGED, Bools
 
 Indices = npt.NDArray[np.int64]
 

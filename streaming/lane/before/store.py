@@ -17,20 +17,17 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from functools import cache
 from hashlib import blake2b
-from io import BytesIO
 from pathlib import Path
 from typing import Any, Protocol
 
-import fastavro
 import lmdb
 import numpy as np
 import pyarrow as pa
 
 from schemas.avro.columnar import encode_inserts
-from schemas.avro.output_schemas import change_schema
-from schemas.table import Column, TableSchema
+from schemas.codec.envelopes import ChangeDecoder
+from schemas.table import TableSchema
 from streaming.lane.before.folder import explained, is_full, make_root, own_folder, problem_of
 from streaming.lane.before.normal import Stored, Written
 
@@ -76,7 +73,7 @@ class RowStore(Protocol):
         """A lock between processes: no other one rebuilds the store during the block."""
 
     def close(self) -> None:
-        """Release it; other processes may go on using it."""
+        """Release it; other processes may go on using it. Idempotent."""
 
 
 def local_store(name: str, table: TableSchema, rows_folder: str | None = None) -> RowStore:
@@ -101,7 +98,7 @@ def _remove_overlapping(folder: Path) -> None:
 
 
 class LocalStore(RowStore):
-    """A store in one folder. What can't be written raises EnvironmentProblem, as `explained`."""
+    """A store in one folder. A write is a transaction; what can't be written raises an EnvironmentProblem."""
 
     def __init__(self, folder: Path, table: TableSchema) -> None:
         """Open it; one that was filled before the machine was started, or with other columns, is emptied.
@@ -142,7 +139,6 @@ class LocalStore(RowStore):
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def close(self) -> None:
-        """Idempotent."""
         if "_env" in self.__dict__:
             self._env.close()
         if "_lock" in self.__dict__:
@@ -150,7 +146,6 @@ class LocalStore(RowStore):
 
     @property
     def epoch(self) -> int | None:
-        """The epoch of the last commit."""
         with self._env.begin() as txn:
             return self._epoch_in(txn)
 
@@ -159,7 +154,6 @@ class LocalStore(RowStore):
         return None if found is None else int(found)
 
     def write(self, rows: Written, *, after: int | None, epoch: int) -> bool:
-        """Writes in one transaction."""
         pairs = self._pairs(rows)
         with explained(self._folder), self._env.begin(write=True) as txn:
             if self._epoch_in(txn) != after:
@@ -171,13 +165,12 @@ class LocalStore(RowStore):
         return True
 
     def clear(self) -> None:
-        """Clears the store in one transaction."""
         with explained(self._folder), self._env.begin(write=True) as txn:
             txn.drop(self._rows, delete=False)
             txn.delete(_EPOCH, db=self._meta)
 
     def fill(self, rows: Written) -> None:
-        """Fills the store in one transaction. If the disk is full, the space that it took is freed for others."""
+        """If the disk is full, the space that the store took is freed for others."""
         pairs = sorted([*self._pairs(rows), *((key, b"") for key in _short(rows.gone))])
         with explained(self._folder):
             try:
@@ -201,7 +194,6 @@ class LocalStore(RowStore):
 
     @contextmanager
     def at(self, epoch: int | None) -> Iterator[View | None]:
-        """A snapshot of LMDB's."""
 
         def values(keys: pa.Array) -> Values:
             wanted = _short(keys)
@@ -214,7 +206,6 @@ class LocalStore(RowStore):
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Holds a lock that ends with its process."""
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         try:
             yield
@@ -241,39 +232,18 @@ def _environment(folder: Path) -> lmdb.Environment:
 
 
 def decoded(values: Sequence[bytes | None], table: TableSchema) -> Stored:
-    """The rows of values that a store gave. They are read as one Avro array: no Python runs per row."""
+    """The rows of values that a store gave, read as whole columns."""
     present = np.array([bool(value) for value in values], dtype=np.bool_)
-    there = [value for value in values if value]
-    data = BytesIO(b"".join([_count(len(there)), *there, b"\x00"] if there else [b"\x00"]))
-    changes: Any = fastavro.schemaless_reader(data, _changes_schema(table.columns), None)
-    rows = [change["after"] for change in changes]
+    there = pa.array([value for value in values if value], pa.binary())
+    found = ChangeDecoder(table.columns, table.key_columns).decode(there, there)
+    assert not found.errors, "the store has what was encoded here"
     places = pa.array(np.cumsum(present) - 1, mask=~present)
-    return Stored(
-        present,
-        tuple(
-            pa.array([row[column.name] for row in rows], column.type.arrow).take(places)
-            for column in table.columns
-        ),
-    )
-
-
-@cache
-def _changes_schema(columns: tuple[Column, ...]) -> Any:
-    return fastavro.parse_schema({"type": "array", "items": change_schema(columns)})
+    return Stored(present, tuple(column.take(places) for column in found.after.flatten()))
 
 
 def _short(keys: pa.Array) -> list[bytes]:
     found: list[bytes] = keys.to_pylist()
     return [key if len(key) <= _MAX_KEY_BYTES else blake2b(key).digest() for key in found]
-
-
-def _count(number: int) -> bytes:
-    """Avro's long: zigzag, seven bits a byte."""
-    left, out = number << 1, bytearray()
-    while left > 0x7F:
-        out.append(left & 0x7F | 0x80)
-        left >>= 7
-    return bytes([*out, left])
 
 
 def _origin(table: TableSchema) -> bytes:

@@ -117,16 +117,6 @@ class Jar:
     revision: str
     sha256: str
 
-    @classmethod
-    def parse(cls, coordinate: str, sha256: str) -> Jar:
-        """From `organisation:name:revision`.
-
-        Raises:
-            ValueError: the coordinate has not three parts.
-        """
-        organisation, name, revision = coordinate.split(":")
-        return cls(organisation, name, revision, sha256)
-
     @property
     def coordinate(self) -> str:
         """`organisation:name:revision`, as Maven and Ivy write it."""
@@ -141,7 +131,11 @@ class Jar:
 def listed(jar_set: str, file: Path = LIST) -> tuple[Jar, ...]:
     """The jars of a set, as `jars.toml` lists them, or another file of this form."""
     content = tomllib.loads(file.read_text(encoding="utf-8"))
-    return tuple(Jar.parse(coordinate, digest) for coordinate, digest in content[jar_set]["sha256"].items())
+    found = []
+    for coordinate, digest in content[jar_set]["sha256"].items():
+        organisation, name, revision = coordinate.split(":")
+        found.append(Jar(organisation, name, revision, digest))
+    return tuple(found)
 
 
 def ensure(jar_set: JarSet) -> tuple[Path, ...]:

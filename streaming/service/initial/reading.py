@@ -22,7 +22,7 @@ from state.storage import Storage
 from state.values.chunks import Chunk, Streamed
 from state.values.reading import TableRead
 from streaming.core.chunk_events import Proofs
-from streaming.postgres.copying import CopyOrder, Pace, TableCopying
+from streaming.postgres.copying import CopyOrder, Pace, TableCopying, TableStatus
 from streaming.postgres.reader import ChunkReader
 from streaming.postgres.session import Gone
 from streaming.protocol.table_read import Finished, ReadsTable
@@ -162,22 +162,6 @@ class ReadingOrder:
     ends: Callable[[], Sequence[int]]
 
 
-@dataclass(frozen=True, slots=True)
-class TableStatus:
-    """Progress of the reading. `rows` of `of`, an estimate, were read; `waiting_rows` of them are not released.
-
-    `left_s` is the time for the rest, None while it is unknown; `trouble` is the reason of a wait.
-    """
-
-    rows: int
-    of: int
-    waiting_rows: int
-    left_s: float | None
-    paused: bool
-    rate_limit: int | None
-    trouble: str | None
-
-
 class DatabaseReading(ReadsTable):
     """The reading of one run. `close` ends its threads; chunks not taken are lost, and read again by the next run."""
 
@@ -257,17 +241,14 @@ class DatabaseReading(ReadsTable):
     def status(self) -> TableStatus:
         order, copying, watch = self._order, self._copying, self._watch
         if copying is None or watch is None or self._staging is None:
-            return TableStatus(0, order.survey.rows, 0, None, self._pace.paused, self._pace.rate_limit, None)
+            return TableStatus(0, order.survey.rows, None, self._pace.paused, self._pace.rate_limit, None)
         copied = copying.status()
-        waiting = sum(chunk.rows for chunk in self._staging.unreleased)
-        return TableStatus(
-            copied.rows,
-            max(copied.of, copied.rows),
-            waiting,
-            None if copied.paused or copied.rate_limit == 0 else copied.left_s,
-            copied.paused,
-            copied.rate_limit,
-            copied.trouble or watch.trouble(),
+        return replace(
+            copied,
+            of=max(copied.of, copied.rows),
+            left_s=None if copied.paused or copied.rate_limit == 0 else copied.left_s,
+            trouble=copied.trouble or watch.trouble(),
+            waiting_rows=sum(chunk.rows for chunk in self._staging.unreleased),
         )
 
     @property

@@ -19,10 +19,11 @@ from state.replica import LOG_PATH
 from state.storage import Storage
 from state.values.aligned import AlignedBarrier, ReplicaVersion
 from state.values.plan import BatchPlan
-from streaming.lane.changes import Changes, order_changes
+from streaming.lane.changes import order_changes
 from streaming.lane.faults import find_faults
 from streaming.lane.run import run_lane
 from streaming.lane.task import LaneResult
+from streaming.source.changes import Changes
 from streaming.source.decoded import AFTER, BEFORE, KEY, MARKED, SIZE, decoded_schema
 from tests.kit.lane_tasks import lane_task
 from tests.kit.tables import table

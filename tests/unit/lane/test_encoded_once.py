@@ -9,9 +9,9 @@ import pytest
 from schemas.formats.outputs.records import ChangeEncoder
 from schemas.job import JobDefinition
 from schemas.records import Change, Op
-from streaming.lane.changes import Changes
 from streaming.sink.columns import ChangeColumns
 from streaming.sink.output import Output
+from streaming.source.changes import Changes
 from tests.kit import barriers
 from tests.kit.columns import changes_of
 from tests.kit.masks import hash_key_file

@@ -19,7 +19,7 @@ from state.initial.chunks import CHUNKS_PATH
 from state.replica import BASE_PATH, LOG_PATH, BaseFile, ReplicaFiles
 from state.storage import DataFile, Storage
 from state.values.plan import JobState
-from streaming.compaction.turns import Turn
+from streaming.compaction.maintenance import Turn
 from streaming.kafka.topics import Watermarks
 from streaming.observe import state_size
 from streaming.observe.models import DiskStatus

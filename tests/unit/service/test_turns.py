@@ -6,7 +6,7 @@ from typing import NoReturn
 import structlog
 
 from schemas.errors import Code, EnvironmentProblem
-from streaming.compaction.turns import FIRST_DELAY_S, LONGEST_DELAY_S, Maintenance, Turn
+from streaming.compaction.maintenance import FIRST_DELAY_S, LONGEST_DELAY_S, Maintenance, Turn
 from tests.kit.clock import Clock
 
 

@@ -14,10 +14,10 @@ from schemas.codec.logs import MYSQL, POSTGRESQL, LogId, LogPosition
 from schemas.errors import Code
 from schemas.records import Op
 from state.columns import OFFSET, PARTITION
-from streaming.lane.changes import Changes
 from streaming.lane.changes import moved_in_order as in_lanes
 from streaming.reading.entries import TopicEntry
 from streaming.reading.records.logs import LogName, PlaceInLog
+from streaming.source.changes import Changes
 from streaming.source.decoded import POSITION, TIME
 from streaming.verify.history import Held, PartitionHistory
 from streaming.verify.records.order import moved_in_order
