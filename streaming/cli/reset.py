@@ -20,7 +20,7 @@ from streaming.lane.before.folder import rows_name, rows_root
 from streaming.protocol.lanes.attempts import transactional_id
 from streaming.registry.client import subjects
 from streaming.service.left_out_columns import load
-from streaming.source.barriers.injecting.injector import injector_id
+from streaming.source.barriers.injecting.control_topic import injector_id
 
 
 @dataclass(frozen=True, slots=True)

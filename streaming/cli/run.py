@@ -96,7 +96,7 @@ def _serve(file: Path, options: RunOptions, *, take_over: bool = False, rebuilds
         from schemas.settings.http import read_token
         from streaming.broker.embedded import broker_of
         from streaming.cli.log_lines import LINE_EVERY_S, BatchLog, BuildLog
-        from streaming.service.bootstrap import hosted_service
+        from streaming.service.bootstrap import ServiceOptions, hosted_service
         from streaming.service.checks.listed import Part, require
         from streaming.service.checks.surroundings import Surroundings
         from streaming.service.left_out_columns import load
@@ -124,17 +124,19 @@ def _serve(file: Path, options: RunOptions, *, take_over: bool = False, rebuilds
             hosted_service(
                 settings,
                 kafka,
-                on_batch=on_batch,
-                on_part=building,
-                on_copied=building.copied,
-                on_serving=on_serving,
-                exit_when_complete=options.exit_when_complete,
-                rebuild=rebuilds,
-                skip_records=skipped,
-                take_over=take_over,
-                refuses_living=screen is not None,
-                accept_log_reset=options.accept_log_reset,
-                paused=options.paused,
+                ServiceOptions(
+                    on_batch=on_batch,
+                    on_part=building,
+                    on_copied=building.copied,
+                    on_serving=on_serving,
+                    exit_when_complete=options.exit_when_complete,
+                    rebuild=rebuilds,
+                    skip_records=skipped,
+                    take_over=take_over,
+                    refuses_living=screen is not None,
+                    accept_log_reset=options.accept_log_reset,
+                    paused=options.paused,
+                ),
             ) as service,
         ):
             from streaming.observe.traces import traced

@@ -35,8 +35,7 @@ from streaming.source.barriers.injecting.control_requests import (
     encode_request,
     encode_suspended,
 )
-from streaming.source.barriers.injecting.control_topic import claim_on, create_control_topic
-from streaming.source.barriers.injecting.injector import injector_id
+from streaming.source.barriers.injecting.control_topic import claim_on, create_control_topic, injector_id
 
 _POLL_S = 0.1
 _T = TypeVar("_T")

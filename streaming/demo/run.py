@@ -42,7 +42,7 @@ from streaming.reading.records.forms import RecordForm
 from streaming.reading.sources import entry_of
 from streaming.reading.topic import RecordStream, plain
 from streaming.runtime.java.jars import JarSet, broker_archive, ensure, recording
-from streaming.service.bootstrap import hosted_service
+from streaming.service.bootstrap import ServiceOptions, hosted_service
 from streaming.service.service import Service
 from streaming.verify.findings import Report
 from streaming.verify.judge import verify_job
@@ -145,7 +145,7 @@ def _serve(
         stack.enter_context(load)
         console.begin(LIVE, f"{LIVE_RATE}/s", total=demo.live_s)
         console.begin(SPARK, "starting its JVM")
-        service = stack.enter_context(hosted_service(config, kafka, on_batch=progress.note))
+        service = stack.enter_context(hosted_service(config, kafka, ServiceOptions(on_batch=progress.note)))
         console.end(SPARK, f"{service.spark().sparkContext.defaultParallelism} cores")
         console.begin(REPLICA, "the topic goes into Delta, by key")
         pool = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="service"))
@@ -288,7 +288,7 @@ def warm_up() -> None:
                 service.stop()
 
         with (
-            hosted_service(config, kafka, on_batch=on_batch, record_classes=True) as service,
+            hosted_service(config, kafka, ServiceOptions(on_batch=on_batch), record_classes=True) as service,
             LiveLoad(kafka, config.upstream, generator, LIVE_RATE, ChangeMix()),
         ):
             service.compaction_least_rows = _COMPACTION_LEAST_ROWS

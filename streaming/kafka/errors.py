@@ -12,7 +12,6 @@ from confluent_kafka import KafkaError, KafkaException
 
 from schemas.errors import BackfillError, Code, EnvironmentProblem, Fenced, InputError, TopicError
 from schemas.faults import nearest
-from schemas.settings.security import OAuth
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.security import why_no_handshake, why_no_token
 
@@ -138,20 +137,16 @@ def _refused(code: int, name: str, settings: KafkaSettings, *, what: str) -> Bac
             next_step="grant them to this user on the broker",
         )
     if settings.security.oauth is not None:
-        return _no_login_by_token(settings.security.oauth, name, settings, what=what)
+        # librdkafka's error is the same if the token server is unreachable, or refuses.
+        return why_no_token(settings.security.oauth) or EnvironmentProblem(
+            Code.AUTH_FAILED,
+            where=what,
+            found=f"{settings.bootstrap} refused a login by token ({name})",
+            expected="a broker that takes OAUTHBEARER and the tokens of kafka.oauth.token_url",
+            next_step="compare the issuer, audience, scope and keys that the broker asks for, and its mechanisms",
+        )
     return EnvironmentProblem(
         Code.AUTH_FAILED, where=what, found=f"{settings.bootstrap} refused the login ({name})"
-    )
-
-
-def _no_login_by_token(oauth: OAuth, name: str, settings: KafkaSettings, *, what: str) -> BackfillError:
-    """The error for a refused token: librdkafka's is the same if the token server is unreachable, or refuses."""
-    return why_no_token(oauth) or EnvironmentProblem(
-        Code.AUTH_FAILED,
-        where=what,
-        found=f"{settings.bootstrap} refused a login by token ({name})",
-        expected="a broker that takes OAUTHBEARER and the tokens of kafka.oauth.token_url",
-        next_step="compare the issuer, audience, scope and keys that the broker asks for, and its mechanisms",
     )
 
 

@@ -40,6 +40,15 @@ _LOGIN_MODULES = {
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
 }
 _LOGIN_HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
+WAIT_S = 10.0
+"""The longest wait for the token server's answer."""
+_MAX_ANSWER_BYTES = 1 << 18
+_USED_SHARE = 0.8
+"""The share of a token's life after which it is renewed, as Kafka's clients do."""
+_AWAY = frozenset({Code.BROKER_UNREACHABLE, Code.REGISTRY_UNREACHABLE})
+_tokens: dict[OAuth, BearerToken] = {}
+_asking: dict[OAuth, threading.Lock] = {}
+_lock = threading.Lock()
 
 
 def for_librdkafka(security: Security) -> dict[str, str | bool]:
@@ -170,13 +179,6 @@ def why_no_handshake(bootstrap: str, security: Security) -> str | None:
     return None
 
 
-WAIT_S = 10.0
-"""The longest wait for the token server's answer."""
-_MAX_ANSWER_BYTES = 1 << 18
-_USED_SHARE = 0.8
-"""The share of a token's life after which it is renewed, as Kafka's clients do."""
-
-
 @dataclass(frozen=True, slots=True)
 class BearerToken:
     """A bearer token; `expires_s` is its end and `stale_s` the time to renew it, both by `time.time`."""
@@ -187,12 +189,6 @@ class BearerToken:
 
     def __repr__(self) -> str:
         return f"BearerToken(…, expires_s={self.expires_s})"
-
-
-_AWAY = frozenset({Code.BROKER_UNREACHABLE, Code.REGISTRY_UNREACHABLE})
-_tokens: dict[OAuth, BearerToken] = {}
-_asking: dict[OAuth, threading.Lock] = {}
-_lock = threading.Lock()
 
 
 def token_for(oauth: OAuth) -> BearerToken:

@@ -35,6 +35,10 @@ _SUBJECT_UNKNOWN, _VERSION_UNKNOWN, _SCHEMA_UNKNOWN, _INCOMPATIBLE = 40401, 4040
 _NOT_FOUND = 404
 _MAY_PASS = frozenset({408, 429, 500, 502, 503, 504})
 _MOST_REFERENCES = 100
+_ASKED, _PAUSE_S = 3, 1.0
+"""Requests before an id counts as unknown: of a registry's nodes only some may have a new one yet."""
+
+log = structlog.get_logger(__name__)
 
 
 class Registry:
@@ -227,12 +231,6 @@ def _system_authorities() -> str | None:
     """File or folder of the authorities that this machine trusts; the client's default are those of a package."""
     paths = ssl.get_default_verify_paths()
     return paths.cafile or paths.capath
-
-
-_ASKED, _PAUSE_S = 3, 1.0
-"""Requests before an id counts as unknown: of a registry's nodes only some may have a new one yet."""
-
-log = structlog.get_logger(__name__)
 
 
 class SchemaBook:

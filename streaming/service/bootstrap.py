@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,29 +24,41 @@ from streaming.service.checks.surroundings import Surroundings
 
 if TYPE_CHECKING:
     from streaming.protocol.batches import OnPart
+    from streaming.protocol.micro_batches import OnBatch
     from streaming.service.initial.copying import OnCopied
-    from streaming.service.service import OnBatch, Service
+    from streaming.service.service import Service
 
 log = structlog.get_logger()
 
 
+@dataclass(kw_only=True)
+class ServiceOptions:
+    """Options of one run of a service.
+
+    `on_batch` is called after each batch from the stream's thread, and must be quick; `on_part` after each part of a
+    long interval, `on_copied` after parts of the table that the state starts from. `on_serving` is called by the thread
+    of `Service.run` when start-up is over: from then on an exception in that thread would leave a batch half done, and
+    `stop` is the way to end. `take_over`: from a successor that lives, too, with `refuses_living` only from a dead
+    owner (`presence`). `accept_log_reset`: once for each log and partition. `paused`: nothing is read for jobs until
+    they are resumed.
+    """
+
+    on_batch: OnBatch = lambda report: None
+    on_part: OnPart = lambda plan: None
+    on_copied: OnCopied = lambda progress: None
+    on_serving: Callable[[], None] = lambda: None
+    exit_when_complete: bool = False
+    rebuild: bool = False
+    skip_records: frozenset[RecordId] = frozenset()
+    take_over: bool = False
+    refuses_living: bool = False
+    accept_log_reset: bool = False
+    paused: bool = False
+
+
 @contextmanager
 def hosted_service(
-    config: ServiceConfig,
-    kafka: KafkaSettings,
-    *,
-    on_batch: OnBatch = lambda report: None,
-    on_part: OnPart = lambda plan: None,
-    on_copied: OnCopied = lambda progress: None,
-    on_serving: Callable[[], None] = lambda: None,
-    exit_when_complete: bool = False,
-    rebuild: bool = False,
-    skip_records: frozenset[RecordId] = frozenset(),
-    take_over: bool = False,
-    refuses_living: bool = False,
-    accept_log_reset: bool = False,
-    paused: bool = False,
-    record_classes: bool = False,
+    config: ServiceConfig, kafka: KafkaSettings, options: ServiceOptions, *, record_classes: bool = False
 ) -> Iterator[Service]:
     """A service ready to `run` on the broker at `kafka`. Afterwards Spark is gone.
 
@@ -56,9 +69,9 @@ def hosted_service(
         found = Surroundings(
             config,
             kafka,
-            skip_records,
-            rebuild=rebuild,
-            exit_when_complete=exit_when_complete,
+            options.skip_records,
+            rebuild=options.rebuild,
+            exit_when_complete=options.exit_when_complete,
             repairs=True,
         )
         require(found, *BEFORE_JAVA)
@@ -70,22 +83,7 @@ def hosted_service(
         spark = stack.enter_context(session_starting(jvm))
         from streaming.service.service import Service
 
-        yield Service(
-            config,
-            kafka,
-            spark,
-            on_batch=on_batch,
-            on_part=on_part,
-            on_copied=on_copied,
-            on_serving=on_serving,
-            exit_when_complete=exit_when_complete,
-            rebuild=rebuild,
-            skip_records=skip_records,
-            take_over=take_over,
-            refuses_living=refuses_living,
-            accept_log_reset=accept_log_reset,
-            paused=paused,
-        )
+        yield Service(config, kafka, spark, **vars(options))
 
 
 def _spark_settings(config: ServiceConfig, record_classes: bool) -> SparkSettings:
@@ -93,7 +91,10 @@ def _spark_settings(config: ServiceConfig, record_classes: bool) -> SparkSetting
     settings = SparkSettings(
         master=config.spark.master,
         memory=config.spark.driver_memory,
-        extra={name: _java_text(value) for name, value in config.spark.settings.items()},
+        extra={
+            name: str(value).lower() if isinstance(value, bool) else str(value)
+            for name, value in config.spark.settings.items()
+        },
         encrypt_spills=config.kafka.security != "plaintext",
         record_classes=record_classes,
         worker_daemon="streaming.service.worker_daemon",
@@ -114,7 +115,3 @@ def _spark_settings(config: ServiceConfig, record_classes: bool) -> SparkSetting
             next_step="spark.authenticate and spark.network.crypto.enabled in spark.settings, see docs/security.md",
         )
     return settings
-
-
-def _java_text(value: str | int | bool) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -119,16 +119,11 @@ class Presence:
 
     def is_fenced_by(self, name: str, owner: str) -> bool:
         """True if `owner` took over from the instance `name` a short while ago."""
-        return self._successor(name) == owner
-
-    def _successor(self, name: str) -> str | None:
-        text = self._read(_fenced(name))
         try:
-            note = json.loads(text or "null")
-            is_new = 0 <= time.time() - float(note["at_s"]) < _NOTE_IS_OLD_S
-            return str(note["successor"]) if is_new else None
+            note = json.loads(self._read(_fenced(name)) or "null")
+            return note["successor"] == owner and 0 <= time.time() - float(note["at_s"]) < _NOTE_IS_OLD_S
         except (ValueError, TypeError, KeyError):
-            return None
+            return False
 
     def _write(self, file: str, text: str) -> None:
         self._storage.filesystem.create_dir(self._storage.path(PRESENCE_FOLDER))

@@ -28,7 +28,6 @@ from pyspark.sql import SparkSession
 
 from schemas.errors import BackfillError, EnvironmentProblem, Fenced
 from schemas.formats.debezium import DebeziumFormat
-from schemas.records import RecordId
 from schemas.settings.config import ServiceConfig
 from state.initial.start import CopyProgress, Start, TopicStart
 from state.initial.table import checked_table
@@ -40,7 +39,7 @@ from streaming.core.health import late_after_s
 from streaming.core.jobs import StartPause
 from streaming.kafka.clients import KafkaSettings
 from streaming.lane.before.folder import rows_name, rows_root
-from streaming.protocol.batches import Batches, OnPart
+from streaming.protocol.batches import Batches
 from streaming.protocol.lanes.attempts import transactional_id
 from streaming.protocol.lanes.redelivery import LogResets
 from streaming.protocol.micro_batches import MicroBatches, Stream, stream_ended
@@ -50,8 +49,11 @@ from streaming.runtime import failpoints
 from streaming.runtime.paths import sweep_rows
 from streaming.runtime.session import JVM_GONE, is_alive
 from streaming.runtime.spark_jobs import compact_on, merge_on
+from streaming.service.bootstrap import ServiceOptions
+from streaming.service.checks.listed import Part, require
 from streaming.service.checks.state import are_complete, check_jobs, refuse_nothing_to_do, set_torn_aside
-from streaming.service.initial.copying import Copying, OnCopied, SparkWorkers
+from streaming.service.checks.surroundings import Surroundings
+from streaming.service.initial.copying import Copying, SparkWorkers
 from streaming.service.presence import Presence, instance_name, noting_fenced
 from streaming.service.startup import Owned, Startup, owner
 from streaming.service.suspension import Decisions, Suspension, TableFaults
@@ -62,40 +64,22 @@ from streaming.source.barriers.source import BarrierSource
 from streaming.source.newest_rows import NewestRows
 from streaming.source.upstream_checks import UpstreamGuard
 
-OnBatch = Callable[[BatchReport], None]
-
 log = structlog.get_logger()
 
 
 @dataclass
-class Service:
+class Service(ServiceOptions):
     """One run of the service. `run` returns when it was stopped, or when every job is complete (`exit_when_complete`).
 
-    `on_batch` is called after each batch from the stream's thread, and must be quick; `on_part` after each part of a
-    long interval, `on_copied` after parts of the table that the state starts from. `on_serving` is called by the thread
-    of `run` when start-up is over: from then on an exception in that thread would leave a batch half done, and `stop`
-    is the way to end. `on_trouble` gets what interrupted it or suspended the table; `observers` get all before.
-    `take_over`: from a successor that lives, too, with `refuses_living` only from a dead owner (`presence`).
-    `accept_log_reset`: once for each log and partition. `paused`: nothing is read for jobs until they are resumed.
-    `spark` waits for the session.
+    `on_trouble` gets what interrupted it or suspended the table; `observers` get all before `on_trouble` and
+    `on_batch`. `spark` waits for the session.
     """
 
     config: ServiceConfig
     kafka: KafkaSettings
     spark: Callable[[], SparkSession]
-    on_batch: OnBatch = lambda report: None
-    on_serving: Callable[[], None] = lambda: None
     on_trouble: Callable[[BackfillError], None] = lambda problem: None
     observers: tuple[Observer, ...] = field(default=(), kw_only=True)
-    on_part: OnPart = lambda plan: None
-    on_copied: OnCopied = lambda progress: None
-    exit_when_complete: bool = False
-    rebuild: bool = False
-    skip_records: frozenset[RecordId] = frozenset()
-    take_over: bool = False
-    refuses_living: bool = False
-    accept_log_reset: bool = False
-    paused: bool = False
     owner: str = field(default_factory=owner)
     compaction_least_rows: int = COMPACTION_LEAST_ROWS
     late_s: float | None = None
@@ -177,11 +161,14 @@ class Service:
     def _run_once(self, restart_policy: RestartPolicy) -> bool:
         self.vitals.begins("checking the topics")
         config = self.decisions.applied_to(self.config)
-        startup = Startup.of(config, self.kafka, self.spark, self.decisions, self.owner, rebuild=self.rebuild)
-        upstream = startup.check_topics()
-        self.config = startup.config
+        records, changes = self.decisions.skip_records, self.decisions.changes
+        found = Surroundings(config, self.kafka, records, rebuild=self.rebuild, changes=changes)
+        startup = Startup(found, self.spark, self.decisions, self.owner)
+        require(found, Part.TOPICS)
+        self.config = found.config
         self.vitals.begins("reading the state")
-        storage = startup.open_storage()
+        storage = found.storage
+        storage.prepare()
         if self._journal is not None and is_superseded(storage, self._journal.version):
             raise self._journal.fenced()  # the instance that took over meanwhile is the one to go on
         set_torn_aside(storage)
@@ -199,19 +186,19 @@ class Service:
             self._signs_of_life.enter_context(presence.shown(self.owner))
         self._journal = journal
         with noting_fenced(presence, journal):
-            owned = startup.take_over(storage, journal, upstream)
-            self.config = startup.config
+            owned = startup.take_over(journal)
+            self.config = found.config
             self._faults.owns(journal, owned.batches)
             self._faults.note_silence(former, storage)
             self.vitals.start = str(owned.start) if isinstance(owned.start, TopicStart) else None
             restart_policy.begins()
-            guard = UpstreamGuard(self.kafka, upstream, storage.root, owned.source.gaps)
+            guard = UpstreamGuard(self.kafka, found.upstream, storage.root, owned.source.gaps)
             try:
                 self._run_watched(startup, owned, restart_policy, guard)
             except BackfillError as fault:
                 if restart_policy.may_pass(fault):
                     raise
-                if upstream.gains(self.kafka, fault) or self._faults.is_altered_by(fault, self.kafka):
+                if found.upstream.gains(self.kafka, fault) or self._faults.is_altered_by(fault, self.kafka):
                     return not self._stop.is_set()
                 if not self._faults.suspends(fault):
                     raise
@@ -248,7 +235,7 @@ class Service:
 
         def on_copied(progress: CopyProgress | None) -> None:
             restart_policy.worked()
-            self.vitals.copies(progress)
+            self.vitals.copy = progress
             self.on_copied(progress)
 
         return Copying(

@@ -21,7 +21,6 @@ from schemas.settings.config import ServiceConfig
 from state.initial.start import AnyStart, DatabaseStart, TopicStart
 from state.journal import Journal
 from state.small_files import EmptyRanges, SchemaFiles
-from state.storage import Storage
 from state.values.aligned import padded
 from state.values.bound_table import BoundTable
 from state.values.plan import BatchPlan
@@ -45,14 +44,13 @@ from streaming.service.suspension import Decisions
 from streaming.sink.dead_letters import read_letters
 from streaming.sink.kafka import TableLetters
 from streaming.sink.kafka_reader import begins as first_barriers
-from streaming.sink.kinds import Sinks
 from streaming.source.barriers.found import newest_barrier
 from streaming.source.barriers.kinds import barrier_source
 from streaming.source.barriers.source import BarrierSetup, BarrierSource
 from streaming.source.direct_read import DirectReader, LoggedRecords, QuietIntervals
 from streaming.source.kafka import UpstreamSource
 from streaming.source.retention import Gaps
-from streaming.source.upstream_checks import UpstreamIdentity, binding
+from streaming.source.upstream_checks import binding
 
 if TYPE_CHECKING:
     from streaming.service.initial.reading import DatabaseReading
@@ -65,7 +63,6 @@ class Owned:
     """The components of an instance that owns the state."""
 
     journal: Journal
-    upstream: UpstreamIdentity
     source: UpstreamSource
     lanes: LaneRunner
     batches: Batches
@@ -88,23 +85,6 @@ class Startup:
     decisions: Decisions
     owner: str
 
-    @classmethod
-    def of(
-        cls,
-        config: ServiceConfig,
-        kafka: KafkaSettings,
-        spark: Callable[[], SparkSession],
-        decisions: Decisions,
-        owner: str,
-        *,
-        rebuild: bool,
-    ) -> Startup:
-        """A start of a configuration, with what an operator has decided."""
-        records, changes = decisions.skip_records, decisions.changes
-        return cls(
-            Surroundings(config, kafka, records, rebuild=rebuild, changes=changes), spark, decisions, owner
-        )
-
     @property
     def config(self) -> ServiceConfig:
         """The configuration, with what follows from the upstream's partitions."""
@@ -114,22 +94,7 @@ class Startup:
     def kafka(self) -> KafkaSettings:
         return self.found.broker
 
-    @property
-    def sinks(self) -> Sinks:
-        return self.found.sinks
-
-    def check_topics(self) -> UpstreamIdentity:
-        """The upstream as it is. Raises: TopicError, ConfigError for topics that are not as the jobs declare."""
-        require(self.found, Part.TOPICS)
-        return self.found.upstream
-
-    def open_storage(self) -> Storage:
-        """The state's folder, created if it is missing. Raises: StateError."""
-        storage = Storage(str(self.config.state), synced=self.config.sync_state)
-        storage.prepare()
-        return storage
-
-    def take_over(self, storage: Storage, journal: Journal, upstream: UpstreamIdentity) -> Owned:
+    def take_over(self, journal: Journal) -> Owned:
         """Own the state that `journal` was opened in, and fence the instance that had it.
 
         Raises: StateError for a state of another topic, table or start; InputError(DATA_LOST); TopicError for outputs
@@ -139,7 +104,7 @@ class Startup:
         # 1. What can be refused, before the first write.
         current, self.found.journal = journal.current, journal
         require(self.found, Part.STATE)
-        config, version = self.config, self.found.version
+        config, version, storage = self.config, self.found.version, self.found.storage
         assert version is not None
         start = self._start(is_new=current is None)
         beginning = padded(() if start is None else start.offsets, self.found.beginning)
@@ -149,11 +114,14 @@ class Startup:
         before = version.table if current is None else BoundTable.from_binding(current.table).table
         former = journal.take_over(
             self.owner,
-            binding(version, upstream, start),
+            binding(version, self.found.upstream, start),
             lambda plan: plan.with_states(lambda job: schemas.grown(schemas.wider(job, before))),
         )
         # 3. The components, which read state and topics as of the take-over.
-        upstream_format = self._upstream_format(start)
+        upstream_format: UpstreamFormat = config.upstream_format
+        reads: DatabaseReading | None = None
+        if isinstance(start, DatabaseStart):
+            upstream_format, reads = self._from_database(start)
         source = UpstreamSource(
             self.spark,
             self.kafka,
@@ -168,8 +136,7 @@ class Startup:
             QuietIntervals(self.kafka, config.upstream, source.begins),
             DirectReader(self.kafka, config.upstream, config.table, config.topics.barriers is None),
         )
-        reads = self._reads(storage, start)
-        batches = self._batches(storage, journal, lanes, beginning, upstream_format, reads)
+        batches = self._batches(journal, lanes, beginning, upstream_format, reads)
         failpoints.reach(Failpoint.TAKEN_OVER)
         # 4. The fences: behind them no transaction of the former instance can commit.
         if former is not None and former.lanes:  # without a plan there is no transaction yet
@@ -178,7 +145,7 @@ class Startup:
         # 5. Columns that are new in this version: the open batch may hold their first values.
         batches.adopt_schema()
         batches.configure(config.jobs)
-        return Owned(journal, upstream, source, lanes, batches, start, reads, version.widths)
+        return Owned(journal, source, lanes, batches, start, reads, version.widths)
 
     def _start(self, *, is_new: bool) -> AnyStart | None:
         """The start of the table; a new one from its database begins here."""
@@ -195,38 +162,33 @@ class Startup:
             log.info("starts_at", upstream=self.config.upstream, offsets=list(start.offsets), reason=reason)
         return start
 
-    def _upstream_format(self, start: AnyStart | None) -> UpstreamFormat:
-        if not isinstance(start, DatabaseStart):
-            return self.config.upstream_format
-        from streaming.service.initial.database import debezium_of
+    def _from_database(self, start: DatabaseStart) -> tuple[UpstreamFormat, DatabaseReading]:
+        """The upstream's format and the table's reading, of a state that starts from a database."""
+        from streaming.service.initial.database import debezium_of, reading_of
 
-        return debezium_of(self.config).with_transactions()
-
-    def _reads(self, storage: Storage, start: AnyStart | None) -> DatabaseReading | None:
-        declared = self.config.initial_postgres
-        if declared is None or not isinstance(start, DatabaseStart):
-            return None
-        from streaming.service.initial.database import reading_of
-
-        return reading_of(start, self.config, declared, storage, self.kafka)
+        config, declared = self.config, self.config.initial_postgres
+        assert declared is not None
+        reads = reading_of(start, config, declared, self.found.storage, self.kafka)
+        return debezium_of(config).with_transactions(), reads
 
     def _batches(
         self,
-        storage: Storage,
         journal: Journal,
         lanes: LaneRunner,
         beginning: Sequence[int],
         upstream_format: UpstreamFormat,
         reads: DatabaseReading | None,
     ) -> Batches:
-        config, kafka = self.config, self.kafka
-        schemas = self._schemas(storage)
+        config, kafka, storage = self.config, self.kafka, self.found.storage
+        refuse = LostColumns(config).refuse
+        schemas = SchemaBook(Registry(config.registry), SchemaFiles(storage), refuse=refuse)
+        schemas.learn_newest(config.upstream, config.upstream_format.framed)
         newest = partial(newest_barrier, kafka, config.topics)
         reads_letters = partial(read_letters, kafka, config.upstream)
         setup = BatchSetup(
             storage=storage,
             table=config.table,
-            sink_of=self.sinks,
+            sink_of=self.found.sinks,
             lanes=lanes,
             declared_lanes=config.lanes,
             journal=journal,
@@ -236,11 +198,11 @@ class Startup:
             bad_records=BadRecords(
                 config.upstream,
                 self.decisions.skip_records,
-                parks=self.sinks.setup.parks,
+                parks=self.found.sinks.setup.parks,
                 is_wider=NewColumns(config, kafka).is_wider,
             ),
             forward=Forward(
-                self.sinks,
+                self.found.sinks,
                 newest,
                 config.table,
                 rebuild=self.found.rebuild,
@@ -260,20 +222,14 @@ class Startup:
         )
         return Batches(setup)
 
-    def _schemas(self, storage: Storage) -> SchemaBook:
-        refuse = LostColumns(self.config).refuse
-        book = SchemaBook(Registry(self.config.registry), SchemaFiles(storage), refuse=refuse)
-        book.learn_newest(self.config.upstream, self.config.upstream_format.framed)
-        return book
-
     def _fence(self, prefix: str, lanes: int, plan: BatchPlan | None) -> None:
         jobs = [job.state.definition for job in plan.jobs] if plan else []
-        for sink in self.sinks.all_of([*jobs, *self.config.jobs]):
+        for sink in self.found.sinks.all_of([*jobs, *self.config.jobs]):
             sink.fence([f"{prefix}-{lane}" for lane in range(lanes)])
 
     def keeping(self, owned: Owned, barriers: BarrierSource) -> BarrierKeeping:
         return BarrierKeeping(
-            self.config.barriers_keep_ms, self.sinks, barriers, lambda: not owned.journal.is_superseded
+            self.config.barriers_keep_ms, self.found.sinks, barriers, lambda: not owned.journal.is_superseded
         )
 
     def barrier_source(self, owned: Owned) -> BarrierSource:
@@ -283,7 +239,7 @@ class Startup:
         setup = BarrierSetup(
             kafka=self.kafka,
             topics=self.config.topics,
-            partitions=owned.upstream.partitions,
+            partitions=self.found.upstream.partitions,
             interval_ms=self.config.barrier_interval_ms,
             spark=self.spark,
             records=owned.source,

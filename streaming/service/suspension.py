@@ -57,6 +57,10 @@ from streaming.source.barriers.injecting.control_requests import (
 from streaming.source.barriers.injecting.control_topic import KafkaRequests
 from streaming.source.upstream_checks import UpstreamGuard
 
+_LOOK_S = 0.5
+
+log = structlog.get_logger(__name__)
+
 
 @dataclass
 class Decisions:
@@ -150,11 +154,6 @@ class Suspension:
     def close(self) -> None:
         """Leave the control topic until the next suspension."""
         self._requests.close()
-
-
-_LOOK_S = 0.5
-
-log = structlog.get_logger(__name__)
 
 
 class AlteredError(BackfillError, exit_status=6):

@@ -38,6 +38,25 @@ from streaming.source.upstream_checks import UpstreamGuard
 _EVERY_S = 5.0
 _END_WITHIN_S = 3.0
 _CHECKS_UNTIL_LATE, _CHECKS_OF_JOBS = 6, 5
+LIMIT_S = 600.0
+"""Longest duration of trouble."""
+CALM_S = 60.0
+"""Trouble after a calm of this length has a beginning of its own."""
+MOST_RESTARTS = 5
+"""Most restarts without a batch or a calm of `LIMIT_S`, while the broker answers: the trouble is elsewhere then."""
+_PASSING = frozenset(
+    {
+        Code.BROKER_UNREACHABLE,
+        Code.OUTCOME_UNKNOWN,
+        Code.SPARK_FAILED,
+        Code.BARRIER_STALLED,
+        Code.REGISTRY_UNREACHABLE,
+        Code.ROWS_DISK_FULL,
+    }
+)
+_PAUSE_S = 1.0
+_ANSWER_S = 5.0
+
 
 log = structlog.get_logger(__name__)
 
@@ -130,26 +149,6 @@ class SparkWatch:
                     "storage of `state`",
                 )
                 spark_jobs.end(session, job)
-
-
-LIMIT_S = 600.0
-"""Longest duration of trouble."""
-CALM_S = 60.0
-"""Trouble after a calm of this length has a beginning of its own."""
-MOST_RESTARTS = 5
-"""Most restarts without a batch or a calm of `LIMIT_S`, while the broker answers: the trouble is elsewhere then."""
-_PASSING = frozenset(
-    {
-        Code.BROKER_UNREACHABLE,
-        Code.OUTCOME_UNKNOWN,
-        Code.SPARK_FAILED,
-        Code.BARRIER_STALLED,
-        Code.REGISTRY_UNREACHABLE,
-        Code.ROWS_DISK_FULL,
-    }
-)
-_PAUSE_S = 1.0
-_ANSWER_S = 5.0
 
 
 def broker_answers(kafka: KafkaSettings) -> bool:

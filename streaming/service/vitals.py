@@ -116,7 +116,8 @@ class Vitals:
     ) -> None:
         self._clock, self._wall, self._lock = clock, wall, threading.Lock()
         self._facts = HealthFacts(upstream, interval_ms, late_s, clock(), injects=injects)
-        self._marks: tuple[Watermarks, ...] = ()
+        self.marks: tuple[Watermarks, ...] = ()
+        """The watermarks of each upstream partition, as of the last check; none before the first."""
         self._margins: tuple[Margin, ...] = ()
         self._looked_s: float | None = None
         self.step: str | None = None
@@ -147,11 +148,6 @@ class Vitals:
     def late_s(self) -> float:
         """Age of the last batch above which the service is late."""
         return self._facts.late_s
-
-    @property
-    def marks(self) -> tuple[Watermarks, ...]:
-        """The watermarks of each upstream partition, as of the last check; none before the first."""
-        return self._marks
 
     def look_age_s(self) -> float | None:
         """Seconds since the last check of the upstream that it answered; None before the first."""
@@ -200,9 +196,6 @@ class Vitals:
         self._works = ()
         self._update(streaming_since_s=None)
 
-    def copies(self, progress: CopyProgress | None) -> None:
-        self.copy = progress
-
     def begins(self, step: str) -> None:
         """Report a step of the start, by what it waits for; the one before it is over."""
         self.step = step
@@ -245,7 +238,7 @@ class Vitals:
         self.log_changes()
 
     def broker_answers(self, marks: Sequence[Watermarks], margins: Sequence[Margin] = ()) -> None:
-        self._marks, self._margins, self._looked_s = tuple(marks), tuple(margins), self._clock()
+        self.marks, self._margins, self._looked_s = tuple(marks), tuple(margins), self._clock()
         held = held_now(self._facts.held, [(each.stable, each.high) for each in marks], self._clock())
         away, now_s = self._facts.away, self._clock()
         if away is not None and away.until_s is None:
@@ -290,7 +283,7 @@ class Vitals:
         waiting = [count for _, count in newest[:due]]
         if not any(waiting):
             return ()
-        known = dict(enumerate(self._marks))
+        known = dict(enumerate(self.marks))
         return tuple(
             (number, known[number].stable if number in known else 0)
             for number, count in enumerate(waiting)

@@ -26,18 +26,17 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.codec.log_positions import POSITION_TYPE
-from schemas.codec.results import row_type
+from schemas.codec.results import flags_of, row_type
 from schemas.errors import Code, InputError
 from schemas.formats.protocol import Images, UpstreamFormat
 from schemas.table import TableSchema
 from state.columns import BEFORE_HASH, OFFSET, OP, PARTITION, TRANSACTION, VNODE
 from state.vnode import row_hashes
-from streaming.source.records import HEADERS_FIELD, TIME_FIELD, NamedSchemas, Records
+from streaming.source.records import HEADERS_FIELD, TIME_FIELD, Records, read_where
 from streaming.source.routes import vnodes_of
 
 KEY, SIZE, BEFORE, AFTER = "_bf_key", "_bf_size", "_bf_before", "_bf_after"
@@ -54,6 +53,8 @@ AWAITS = -4
 
 If that is its key, it comes to every lane, so that none sends before the lane of the record is known.
 """
+_CONTENT = (OP, BEFORE, AFTER, UNCHANGED, POSITION, TRANSACTION, ERROR)
+"""Columns that follow from key and value."""
 
 
 class DecodedSchemaError(AssertionError):
@@ -128,11 +129,6 @@ def _columns(schema: pa.Schema) -> Iterator[tuple[str, pa.DataType]]:
             yield field.name, field.type
 
 
-Bools = npt.NDArray[np.bool_]
-_CONTENT = (OP, BEFORE, AFTER, UNCHANGED, POSITION, TRANSACTION, ERROR)
-"""Columns that follow from key and value."""
-
-
 @dataclass
 class RecordDecoder:
     """Decodes records of one table and format. For one thread."""
@@ -159,7 +155,7 @@ class RecordDecoder:
             VNODE: vnodes,
             AWAITED: awaited,
         }
-        content = self._read_plain(records, ~(marked | awaits))
+        content = read_where(~(marked | awaits), self._read, records.keys, records.values)
         own |= dict(zip(self._content.names, content.columns, strict=True))
         if marked.any() or awaits.any():
             others = pa.array(np.where(marked, np.int8(MARKED), np.int8(AWAITS)))
@@ -174,12 +170,7 @@ class RecordDecoder:
 
     def _awaited(self, records: Records) -> pa.ListArray:
         """The ids that the registry has not been asked for, of each record that has some; else null."""
-        framed, count = self.format.framed, len(records.keys)
-        named = [
-            NamedSchemas.of(half)
-            for half, is_framed in ((records.keys, framed.key), (records.values, framed.value))
-            if is_framed
-        ]
+        named, count = records.named(self.format.framed), len(records.keys)
         unanswered = self.format.known.unanswered(schema_id for each in named for schema_id in each.distinct)
         kind = self.schema.field(AWAITED).type
         if not unanswered:
@@ -188,21 +179,11 @@ class RecordDecoder:
         lists = [[int(each) for each in row if each >= 0] or None for row in ids]
         return pa.array(lists, kind)
 
-    def _read_plain(self, records: Records, plain: Bools) -> pa.RecordBatch:
-        """The content of the records that are `plain`, with nulls at the others."""
-        if plain.all():
-            return self._read(records.keys, records.values)
-        wanted = pa.array(plain)
-        found = self._read(records.keys.filter(wanted), records.values.filter(wanted))
-        return found.take(pa.array(np.cumsum(plain) - 1, mask=~plain))
-
     def _read(self, keys: pa.BinaryArray, values: pa.BinaryArray) -> pa.RecordBatch:
         count = len(keys)
-        without = np.zeros(count, np.bool_) if self.format.may_be_null else _nulls(values)
+        without = np.zeros(count, np.bool_) if self.format.may_be_null else flags_of(values.is_null())
         if without.any():
-            rest = pa.array(~without)
-            found = self._read(keys.filter(rest), values.filter(rest))
-            rows = found.take(pa.array(np.cumsum(~without) - 1, mask=without))
+            rows = read_where(~without, self._read, keys, values)
             tombstone = InputError(Code.TOMBSTONE_UNSUPPORTED, found="a record without a value")
             errors = _errors(dict.fromkeys(np.flatnonzero(without).tolist(), tombstone), count)
             own = {ERROR: pc.coalesce(errors, rows.column(ERROR))}
@@ -218,7 +199,8 @@ class RecordDecoder:
             TRANSACTION: decoded.transactions,
             ERROR: _errors(decoded.errors, count),
         }
-        arrays = [_or_nulls(columns[each.name], each.type, count) for each in self._content]
+        found = ((columns[each.name], each.type) for each in self._content)
+        arrays = [pa.nulls(count, kind) if column is None else column for column, kind in found]
         return pa.RecordBatch.from_arrays(arrays, schema=self._content)
 
     def _before_hashes(self, before: pa.StructArray, count: int) -> pa.Int64Array:
@@ -237,14 +219,6 @@ def _errors(errors: Mapping[int, InputError], count: int) -> pa.StructArray:
     texts = {row: (each.code.value, each.found, each.expected) for row, each in errors.items()}
     found = [dict(zip(names, texts[row], strict=True)) if row in texts else None for row in range(count)]
     return pa.array(found, ERROR_TYPE)
-
-
-def _nulls(values: pa.BinaryArray) -> Bools:
-    return np.asarray(values.is_null().to_numpy(zero_copy_only=False), np.bool_)
-
-
-def _or_nulls(column: pa.Array | None, kind: pa.DataType, count: int) -> pa.Array:
-    return pa.nulls(count, kind) if column is None else column
 
 
 @lru_cache(maxsize=1)

@@ -35,6 +35,9 @@ from streaming.source.routes import Routes, vnodes_of
 _WAIT_S = 5.0
 """The time, in seconds, to wait for existing records. Spark waits longer, and its error says what is wrong."""
 _MOST_BYTES = 64 << 20
+_MOST_OFFSETS = 4
+"""The maximum mean number of offsets in a partition: a barrier, the marker of its transaction, and the same once more.
+With more there are records among them, most likely, and looking is in vain."""
 
 
 class UnreadError(Exception):
@@ -70,7 +73,10 @@ class DirectReader:
         Raises: UnreadError.
         """
         watch = watch or Stopwatch()
-        found = [raw_record(each, self.holds_barriers, headers, times=times) for each in self._read(ranges)]
+        found = [
+            raw_record(each, self.holds_barriers, headers, times=times)
+            for each in _read(self.kafka, self.topic, ranges)
+        ]
         records = Records.of(found, headers=bool(headers), times=times)
         vnodes = vnodes_of(format_, self.table).of(records)
         numbers = vnodes.numbers
@@ -81,21 +87,6 @@ class DirectReader:
         rows = decoder_of(format_, self.table).decoded(records, numbers)
         watch.lap("decode")
         return rows
-
-    def _read(self, ranges: Mapping[int, tuple[int, int]]) -> list[Message]:
-        held, found = 0, list[Message]()
-        reader = _reader_of(self.kafka)
-        try:
-            for chunk in reader.read(self.topic, ranges):
-                held += sum(map(len, chunk))
-                if held > _MOST_BYTES:
-                    raise UnreadError
-                found += chunk
-        except BackfillError as error:
-            _reader_of.cache_clear()
-            reader.close()
-            raise UnreadError from error
-        return found
 
 
 def raw_record(
@@ -122,26 +113,40 @@ def ranges_of(plan: BatchPlan, begins: Sequence[int] = ()) -> dict[int, tuple[in
     return {number: (start, end) for number, (start, end) in pairs if start < end}
 
 
+def _read(kafka: KafkaSettings, topic: str, ranges: Mapping[int, tuple[int, int]]) -> list[Message]:
+    """The committed records of some offsets. Raises: UnreadError."""
+    held, found = 0, list[Message]()
+    reader = _reader_of(kafka)
+    try:
+        for chunk in reader.read(topic, ranges):
+            held += sum(map(len, chunk))
+            if held > _MOST_BYTES:
+                raise UnreadError
+            found += chunk
+    except BackfillError as error:
+        _reader_of.cache_clear()
+        reader.close()
+        raise UnreadError from error
+    return found
+
+
 @lru_cache(maxsize=1)
 def _reader_of(kafka: KafkaSettings) -> RangeReader:
-    """Kept open: a worker has one task at a time, and reads the same topic batch after batch."""
+    """Kept open: a process has one task at a time, and reads the same topic batch after batch."""
     return RangeReader(replace(kafka, wait_s=min(kafka.wait_s, _WAIT_S)), **{"fetch.wait.max.ms": 5})
 
 
-_MOST_OFFSETS = 4
-"""The maximum mean number of offsets in a partition: a barrier, the marker of its transaction, and the same once more.
-With more there are records among them, most likely, and looking is in vain."""
-
-
+@dataclass(frozen=True, slots=True)
 class QuietIntervals:
     """Checks of one upstream topic. `begins` are the first offsets that are read, where they are not its first ones.
 
-    For one thread. It keeps a consumer open for its whole life.
+    A Spark job that finds nothing takes as long as one that finds a few changes, and an idle table would pay for one
+    with every barrier. A few offsets are read in a few milliseconds instead. For one thread of a process.
     """
 
-    def __init__(self, kafka: KafkaSettings, topic: str, begins: Sequence[int] = ()) -> None:
-        self._kafka, self._topic, self._begins = kafka, topic, tuple(begins)
-        self._reader: RangeReader | None = None
+    kafka: KafkaSettings
+    topic: str
+    begins: Sequence[int] = ()
 
     def is_quiet(self, plan: BatchPlan) -> bool:
         """True if the batch's own records are only its barriers' markers and records that the plan skips.
@@ -149,26 +154,14 @@ class QuietIntervals:
         False wherever that is not certain, a broker that does not answer and lost records included: what reads the
         records for the lanes says what is wrong.
         """
-        ranges, markers = ranges_of(plan, self._begins), markers_of(plan)
+        ranges, markers = ranges_of(plan, self.begins), markers_of(plan)
         if sum(end - start for start, end in ranges.values()) > _MOST_OFFSETS * len(plan.first_offsets):
             return False
         try:
-            return all(_is_nothing(message, plan, markers) for message in self._read(ranges))
-        except BackfillError:
-            self._close()
+            messages = _read(self.kafka, self.topic, ranges) if ranges else []
+        except UnreadError:
             return False
-
-    def _read(self, ranges: dict[int, tuple[int, int]]) -> list[Message]:
-        if not ranges:
-            return []
-        if self._reader is None:
-            self._reader = RangeReader(self._kafka, **{"fetch.wait.max.ms": 5})
-        return [message for chunk in self._reader.read(self._topic, ranges) for message in chunk]
-
-    def _close(self) -> None:
-        if self._reader is not None:
-            self._reader.close()
-            self._reader = None
+        return all(_is_nothing(message, plan, markers) for message in messages)
 
 
 def _is_nothing(message: Message, plan: BatchPlan, markers: frozenset[RecordId]) -> bool:

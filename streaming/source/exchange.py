@@ -22,7 +22,7 @@ from itertools import count, pairwise
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from schemas.formats.protocol import UpstreamFormat
 from schemas.table import TableSchema
@@ -38,16 +38,6 @@ LANE_KEY, INTERVAL, TIME, PARTITION, FIRST_OFFSET, BLOCK = (
     "block",
 )
 ORDER = (INTERVAL, TIME, PARTITION, FIRST_OFFSET)
-BLOCK_ROWS = StructType(
-    [
-        StructField(LANE_KEY, IntegerType()),
-        StructField(INTERVAL, IntegerType()),
-        StructField(TIME, LongType()),
-        StructField(PARTITION, IntegerType()),
-        StructField(FIRST_OFFSET, LongType()),
-        StructField(BLOCK, BinaryType()),
-    ]
-)
 _BLOCK_SCHEMA = pa.schema(
     {
         LANE_KEY: pa.int32(),
@@ -58,8 +48,13 @@ _BLOCK_SCHEMA = pa.schema(
         BLOCK: pa.binary(),
     }
 )
+BLOCK_ROWS = from_arrow_schema(_BLOCK_SCHEMA)
 _ROWS_AT_ONCE = 10_000
 """Records that a lane decodes at a time, about."""
+_SEED, _BITS = 42, 0xFFFFFFFF
+_C1, _C2, _ADD = 0xCC9E2D51, 0x1B873593, 0xE6546B64
+_FINAL_1, _FINAL_2 = 0x85EBCA6B, 0xC2B2AE35
+_INT_BYTES = 4
 
 
 @dataclass(frozen=True)
@@ -165,12 +160,6 @@ def unpacked(
         if held:  # what one batch brings has been limited in bytes
             yield Records.concatenated(held)
             held = []
-
-
-_SEED, _BITS = 42, 0xFFFFFFFF
-_C1, _C2, _ADD = 0xCC9E2D51, 0x1B873593, 0xE6546B64
-_FINAL_1, _FINAL_2 = 0x85EBCA6B, 0xC2B2AE35
-_INT_BYTES = 4
 
 
 def lane_keys(lanes: int) -> list[int]:

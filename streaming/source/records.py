@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.avro.registered import FRAME_BYTES, framed_id
+from schemas.formats.protocol import Framed
 
 RAW_SCHEMA = pa.schema(
     {
@@ -30,6 +31,9 @@ TIME_FIELD = pa.field("time", pa.int64())
 
 RawRecord = tuple[int, int, bytes | None, bytes | None, bool] | tuple[Any, ...]
 """Partition, offset, key, value, whether it has the header of a barrier, and the further columns that are wanted."""
+Bools = npt.NDArray[np.bool_]
+Read = TypeVar("Read", pa.Int32Array, pa.RecordBatch)
+NO_ID = -1
 
 
 def raw_schema(*, headers: bool = False, times: bool = False) -> pa.Schema:
@@ -84,6 +88,11 @@ class Records(NamedTuple):
         """The records where `wanted` is True."""
         return Records(*(None if column is None else column.filter(wanted) for column in self))
 
+    def named(self, framed: Framed) -> list[NamedSchemas]:
+        """The schemas that keys and values name, of those that are framed."""
+        halves = (self.keys, framed.key), (self.values, framed.value)
+        return [NamedSchemas.of(half) for half, is_framed in halves if is_framed]
+
     @property
     def sizes(self) -> pa.Int32Array:
         """Bytes of key and value of each."""
@@ -100,7 +109,12 @@ def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else pa.array([], column.type)
 
 
-NO_ID = -1
+def read_where(wanted: Bools, read: Callable[..., Read], *columns: pa.Array) -> Read:
+    """The result of `read` for those of n records that are wanted, with nulls at the others."""
+    if wanted.all():
+        return read(*columns)
+    own = pa.array(wanted)
+    return read(*(each.filter(own) for each in columns)).take(pa.array(np.cumsum(wanted) - 1, mask=~wanted))
 
 
 @dataclass(frozen=True)
@@ -117,14 +131,14 @@ class NamedSchemas:
         ids = np.array([NO_ID if each is None else each for each in found], np.int64)
         return cls(ids[prefixes.indices.to_numpy()])
 
-    def within(self, wanted: Collection[int]) -> npt.NDArray[np.bool_]:
+    def within(self, wanted: Collection[int]) -> Bools:
         """True where the id is one of these."""
-        found: npt.NDArray[np.bool_] = np.isin(self.ids, list(wanted))
+        found: Bools = np.isin(self.ids, list(wanted))
         return found
 
-    def outside(self, known: Collection[int]) -> npt.NDArray[np.bool_]:
+    def outside(self, known: Collection[int]) -> Bools:
         """True where there is an id, and it is none of these."""
-        found: npt.NDArray[np.bool_] = (self.ids != NO_ID) & ~self.within(known)
+        found: Bools = (self.ids != NO_ID) & ~self.within(known)
         return found
 
     @property

@@ -19,7 +19,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol
 
 import structlog
 
@@ -28,11 +27,16 @@ from schemas.records import RecordId
 from state.small_files import EmptyRange, EmptyRanges
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, located
-from streaming.kafka.topics import Watermarks, known_settings, watermarks
+from streaming.kafka.topics import Watermarks, known_settings
 
 _MOST_NAMED = 8
 """Offsets that are gone and that an error names one by one, to be passed over."""
 _FEW = {"queued.min.messages": 1, "fetch.message.max.bytes": 65_536}
+_SMALL_SHARE = 0.25
+"""The share of the time that the topic keeps. Of a week it is the time from Friday evening to Sunday noon."""
+_EVERY_S = 30.0
+
+log = structlog.get_logger(__name__)
 
 
 class Gaps:
@@ -106,11 +110,6 @@ class Gaps:
             raise _maybe_lost(topic, partition, wanted, range(first, gone))
 
 
-def refuse_lost(kafka: KafkaSettings, topic: str, next_offsets: Sequence[int], gaps: Gaps) -> None:
-    """Checks as `Gaps.refuse_lost`, by the topic's current watermarks."""
-    gaps.refuse_lost(topic, watermarks(kafka, topic), next_offsets)
-
-
 def _lost(topic: str, partition: int, wanted: int, gone: str) -> InputError:
     return InputError(
         Code.DATA_LOST,
@@ -134,20 +133,6 @@ def _maybe_lost(topic: str, partition: int, wanted: int, gone: range) -> InputEr
         if len(gone) <= _MOST_NAMED
         else None,
     )
-
-
-_SMALL_SHARE = 0.25
-"""The share of the time that the topic keeps. Of a week it is the time from Friday evening to Sunday noon."""
-_EVERY_S = 30.0
-
-log = structlog.get_logger(__name__)
-
-
-class Marks(Protocol):
-    """Offsets of a partition, as `Watermarks`."""
-
-    @property
-    def high(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +164,7 @@ def kept_ms(settings: Mapping[str, str]) -> int | None:
 def margins(
     kafka: KafkaSettings,
     topic: str,
-    marks: Sequence[Marks],
+    marks: Sequence[Watermarks],
     next_offsets: Sequence[int],
     *,
     kept_ms: int,
@@ -191,12 +176,7 @@ def margins(
     """
     found = []
     # A record of an open transaction is there, too, and its time runs.
-    over = {
-        "isolation.level": "read_uncommitted",
-        "queued.min.messages": 1,
-        "fetch.message.max.bytes": 65_536,
-    }
-    with RangeReader(kafka, **over) as reader:
+    with RangeReader(kafka, **_FEW, **{"isolation.level": "read_uncommitted"}) as reader:
         for partition, (each, offset) in enumerate(zip(marks, next_offsets, strict=False)):
             first = next(reader.read(topic, {partition: (offset, each.high)}), None)
             written_ms = now_ms if first is None else first[0].timestamp()[1]
@@ -220,7 +200,7 @@ class Retention:
         self._found: tuple[Margin, ...] = ()
         self._warned = False
 
-    def look(self, marks: Sequence[Marks], next_offsets: Sequence[int]) -> tuple[Margin, ...]:
+    def look(self, marks: Sequence[Watermarks], next_offsets: Sequence[int]) -> tuple[Margin, ...]:
         """The margins, maybe those of the look before; none for a topic that keeps all or can't be described.
 
         Logs once when one has become small, and once when none is any more. Raises: InputError(DATA_LOST),

@@ -26,9 +26,9 @@ from schemas.table import TableSchema
 from state.values.plan import BatchPlan
 from state.vnode import row_hashes
 from streaming.core.offset_ranges import readers
-from streaming.source.records import NamedSchemas, Records
+from streaming.source.records import Bools, NamedSchemas, Records, read_where
 
-Bools = npt.NDArray[np.bool_]
+Numbers = npt.NDArray[np.int64]
 
 
 class Vnodes(NamedTuple):
@@ -62,10 +62,7 @@ class RecordVnodes:
             return Vnodes(pc.if_else(pa.array(plain), records.partitions, None), np.zeros_like(plain))
         are_unknown = self._unknown(records.keys) & plain
         read = plain & ~are_unknown & records.keys.is_valid().to_numpy(zero_copy_only=False)
-        numbers = self._numbers(records.keys if read.all() else records.keys.filter(pa.array(read)))
-        if not read.all():
-            numbers = numbers.take(pa.array(np.cumsum(read) - 1, mask=~read))
-        return Vnodes(numbers, are_unknown)
+        return Vnodes(read_where(read, self._numbers, records.keys), are_unknown)
 
     def _unknown(self, keys: pa.BinaryArray) -> Bools:
         if not self.format.framed.key:
@@ -90,9 +87,6 @@ class RecordVnodes:
 def vnodes_of(format_: UpstreamFormat, table: TableSchema) -> RecordVnodes:
     """The reader of a format and table; that of the last call is kept."""
     return RecordVnodes(format_, table)
-
-
-Numbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -193,15 +193,11 @@ def refuse_compacted(kafka: KafkaSettings, topic: str, upstream_format: Upstream
     if "compact" in (policy := settings["cleanup.policy"]):
         if upstream_format.images is not Images.AFTER_ONLY:
             raise TopicError(Code.COMPACTED_INPUT, where=topic, found=f"cleanup.policy={policy}")
-        _refuse_short_lag(topic, int(settings[_COMPACTION_LAG]))
+        if (lag_ms := int(settings[_COMPACTION_LAG])) < _LEAST_COMPACTION_LAG_MS:
+            raise TopicError(
+                Code.COMPACTION_LAG_TOO_SHORT,
+                where=topic,
+                found=f"a compacted topic with {_COMPACTION_LAG}={lag_ms}",
+                least=f"{_COMPACTION_LAG}={_LEAST_COMPACTION_LAG_MS}",
+            )
     return True
-
-
-def _refuse_short_lag(topic: str, lag_ms: int) -> None:
-    if lag_ms < _LEAST_COMPACTION_LAG_MS:
-        raise TopicError(
-            Code.COMPACTION_LAG_TOO_SHORT,
-            where=topic,
-            found=f"a compacted topic with {_COMPACTION_LAG}={lag_ms}",
-            least=f"{_COMPACTION_LAG}={_LEAST_COMPACTION_LAG_MS}",
-        )

@@ -14,7 +14,7 @@ from state.values.aligned import AlignedBarrier
 from streaming.kafka.barriers import BarrierCut, FoundBeside
 from streaming.kafka.topics import Watermarks
 from streaming.source.barriers.found import BarriersFound, FoundBarrier
-from streaming.source.barriers.injecting.schedule import is_wanted
+from streaming.source.barriers.injecting.injector import is_wanted
 from streaming.source.barriers.separate_topic import FollowedTopic
 from streaming.source.kafka import UpstreamSource
 from streaming.source.retention import Gaps

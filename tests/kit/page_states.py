@@ -92,7 +92,7 @@ def building() -> FedPage:
     """A start that copies the table that the state starts from."""
     fed = FedPage(now_s=-40.0, disk=None)
     fed.cache.vitals.begins("copying the table")
-    fed.cache.vitals.copies(CopyProgress(132_000, 0, 300_000))
+    fed.cache.vitals.copy = CopyProgress(132_000, 0, 300_000)
     fed.now_s = 0.0
     return fed
 

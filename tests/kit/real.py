@@ -34,8 +34,7 @@ from streaming.kafka.consumer import RangeReader
 from streaming.kafka.topics import create_topic
 from streaming.protocol.report import BatchReport
 from streaming.service.service import Service
-from streaming.source.barriers.injecting.injector import BarrierInjector, unix_ms
-from streaming.source.barriers.injecting.schedule import next_barrier
+from streaming.source.barriers.injecting.injector import BarrierInjector, next_barrier, unix_ms
 from streaming.source.barriers.injecting.target import target_of
 from streaming.verify.findings import Report
 from streaming.verify.judge import verify_topics

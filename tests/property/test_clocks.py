@@ -12,7 +12,7 @@ from schemas.avro.codec import barrier_header, decode_barrier, encode_barrier
 from schemas.records import Barrier
 from streaming.core.batch_size import START_DELAY_WINDOW_MS, StartDelay
 from streaming.core.clocks import Age, Stillness
-from streaming.source.barriers.injecting.schedule import next_barrier
+from streaming.source.barriers.injecting.injector import next_barrier
 
 INTERVAL_MS = 1_000
 START_MS = 1_800_000_000_000

@@ -18,14 +18,16 @@ from schemas.errors import BackfillError, Code, EnvironmentProblem
 from schemas.settings.config import ServiceConfig
 from schemas.topics import DEAD_LETTERS_SUFFIX
 from streaming.kafka.errors import is_missing, is_refusal, translate
-from streaming.kafka.topics import answered, missing_topic, partitions_of
+from streaming.kafka.topics import answered, missing_topic, partitions_of, watermarks
 from streaming.service.checks.surroundings import Finding, Grade, Surroundings
 from streaming.source.barriers.injecting.target import refuse_unfit
-from streaming.source.retention import Gaps, refuse_lost
+from streaming.source.retention import Gaps
 from streaming.source.upstream_checks import refuse_compacted
 
 _PROBE = "backfill-doctor"
 _SKEW_S = 2.0
+_READ, _WRITE = frozenset({"READ", "DESCRIBE"}), frozenset({"WRITE", "DESCRIBE"})
+_SETTINGS = frozenset({"DESCRIBE_CONFIGS"})
 
 
 def reached(found: Surroundings) -> Iterator[Finding]:
@@ -79,10 +81,6 @@ def clock(found: Surroundings) -> Iterator[Finding]:
         yield Finding.warning("clock", text, "set this machine's clock, or its producer's, by NTP")
     else:
         yield Finding.ok("clock", f"the newest record is {-ahead_s:,.0f} s old")
-
-
-_READ, _WRITE = frozenset({"READ", "DESCRIBE"}), frozenset({"WRITE", "DESCRIBE"})
-_SETTINGS = frozenset({"DESCRIBE_CONFIGS"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +213,8 @@ def unread(found: Surroundings) -> Iterator[Finding]:
     """Before the first plan, which knows better. Raises: InputError(DATA_LOST)."""
     if found.entry is not None and found.entry.plan is not None:
         return
-    refuse_lost(found.broker, found.upstream.topic, found.beginning, Gaps(named=found.skip_records))
+    topic, gaps = found.upstream.topic, Gaps(named=found.skip_records)
+    gaps.refuse_lost(topic, watermarks(found.broker, topic), found.beginning)
     yield Finding.ok("unread records", f"there, from offsets {', '.join(map(str, found.beginning))} on")
 
 

@@ -7,17 +7,17 @@ declared table.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import partial
 
 import pyarrow as pa
 from confluent_kafka import Message
 
-from schemas.avro.registered import KnownSchemas, Schemas, framed_id
+from schemas.avro.registered import KnownSchemas, Schemas
 from schemas.codec.log_positions import positions_in
 from schemas.codec.logs import LogId
 from schemas.errors import Code, ConfigError
 from schemas.formats.debezium import DebeziumFormat
-from schemas.formats.protocol import UpstreamFormat
 from schemas.formats.row_names import SeenNames, row_names
 from schemas.formats.with_registry import RegistryFormat
 from schemas.records import BARRIER_HEADER, RecordId
@@ -26,12 +26,13 @@ from state.columns import PARTITION
 from streaming.core.log_ranges import LogRanges
 from streaming.inspect.samples import Sample
 from streaming.kafka.clients import KafkaSettings
-from streaming.kafka.consumer import RangeReader, header_of, located
+from streaming.kafka.consumer import RangeReader, header_of
 from streaming.lane.changes import unplanned_changes
 from streaming.lane.faults import Fault, find_faults
 from streaming.registry.client import AskedSchemas, Registry
 from streaming.source.decoded import POSITION, RecordDecoder
-from streaming.source.records import RawRecord, Records
+from streaming.source.direct_read import raw_record
+from streaming.source.records import Records
 from streaming.source.routes import RecordVnodes
 
 OF_PARTITION, OF_TOPIC = 1_000, 16_000
@@ -88,10 +89,12 @@ def read_first(
     found = FirstRecords(
         config.upstream, None if names is None else SeenNames(config.table), {} if compares else None
     )
-    asked = _Asked(schemas)
+    known = KnownSchemas()
     decoder: RecordDecoder | None = None
     for block in _blocks(_first(kafka, config.upstream, begins, config.topics.barriers is None)):
-        raws = [each for each in map(_raw, block) if each[:2] not in left_out]
+        raws = [
+            each for each in map(partial(raw_record, holds_barriers=False), block) if each[:2] not in left_out
+        ]
         if not raws:
             continue
         found.count += len(raws)
@@ -100,38 +103,17 @@ def read_first(
             for row in (names(value) for _, _, _, value, _ in raws if value):
                 if row is not None:
                     found.names.add(row)
-        if asked.ask(format_, raws) or decoder is None:
-            decoder = RecordDecoder(format_.with_schemas(asked.known), config.table)
-        _judge(decoder, Records.of(raws), found, config)
+        records = Records.of(raws)
+        ids = known.unanswered(each for named in records.named(format_.framed) for each in named.distinct)
+        if ids or decoder is None:
+            asked = {each: schemas.get(each) for each in ids}
+            there = (schema for schema in asked.values() if schema is not None)
+            refused = (each for each, schema in asked.items() if schema is None)
+            known = KnownSchemas((*known.schemas, *there), known.refused.union(refused))
+            decoder = RecordDecoder(format_.with_schemas(known), config.table)
+        _judge(decoder, records, found, config)
     found.faults.sort(key=lambda fault: (fault.partition, fault.offset))
     return found
-
-
-@dataclass
-class _Asked:
-    """Schemas by the ids that were met, as a lane has them: all that a block names are known when it is decoded."""
-
-    schemas: Schemas
-    known: KnownSchemas = field(default_factory=KnownSchemas)
-
-    def ask(self, format_: UpstreamFormat, raws: Sequence[RawRecord]) -> bool:
-        """Request the schemas of these records; False if all were known. Raises: as `Schemas.get`."""
-        framed = format_.framed
-        halves = [
-            half
-            for _, _, key, value, _ in raws
-            for half, is_framed in ((key, framed.key), (value, framed.value))
-            if is_framed and half is not None
-        ]
-        ids = {schema_id for half in halves if (schema_id := framed_id(half)) is not None}
-        asked = {schema_id: self.schemas.get(schema_id) for schema_id in self.known.unanswered(ids)}
-        there = [schema for schema in asked.values() if schema is not None]
-        self.known = replace(
-            self.known,
-            schemas=(*self.known.schemas, *there),
-            refused=self.known.refused | {schema_id for schema_id, schema in asked.items() if schema is None},
-        )
-        return bool(asked)
 
 
 def _judge(decoder: RecordDecoder, records: Records, found: FirstRecords, config: ServiceConfig) -> None:
@@ -151,10 +133,6 @@ def _add_positions(batch: pa.RecordBatch, logs: dict[tuple[int, LogId], LogRange
     for partition, where in zip(partitions, positions_in(batch.column(POSITION)), strict=True):
         if where is not None and where.position is not None:
             logs.setdefault((partition, where.log), LogRanges(where.log)).add(where.position)
-
-
-def _raw(message: Message) -> RawRecord:
-    return *located(message), message.key(), message.value(), False
 
 
 def _blocks(messages: Iterator[Message]) -> Iterator[list[Message]]:

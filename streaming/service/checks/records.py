@@ -24,6 +24,14 @@ from streaming.registry.client import AskedSchemas, Registry
 from streaming.service.checks.first_records import FirstRecords
 from streaming.service.checks.surroundings import Finding, Surroundings
 
+_COLUMN = re.compile(r"\bcolumn (\S+)$")
+_OF_KEY = (Code.KEY_MISMATCH, Code.PK_NULL)
+_NUMBERS = {TypeName.INT, TypeName.BIGINT, TypeName.FLOAT, TypeName.DOUBLE, TypeName.DECIMAL}
+_TIMES = {TypeName.DATE, TypeName.TIMESTAMP}
+_KINDS = {"bigint": _NUMBERS, "double": _NUMBERS, "boolean": {TypeName.BOOLEAN}, "date": {TypeName.DATE}}
+"""Types of columns that values of a guessed kind may have."""
+_UNITS = "milliseconds, microseconds, nanoseconds"
+
 
 def findings(found: Surroundings) -> Iterator[Finding]:
     """A line for each check, up to the first error. Read once."""
@@ -79,15 +87,6 @@ def _values(found: Surroundings) -> Iterator[Finding]:
         yield Finding.ok("records", text)
 
 
-_COLUMN = re.compile(r"\bcolumn (\S+)$")
-_OF_KEY = (Code.KEY_MISMATCH, Code.PK_NULL)
-_NUMBERS = {TypeName.INT, TypeName.BIGINT, TypeName.FLOAT, TypeName.DOUBLE, TypeName.DECIMAL}
-_TIMES = {TypeName.DATE, TypeName.TIMESTAMP}
-_KINDS = {"bigint": _NUMBERS, "double": _NUMBERS, "boolean": {TypeName.BOOLEAN}, "date": {TypeName.DATE}}
-"""Types of columns that values of a guessed kind may have."""
-_UNITS = "milliseconds, microseconds, nanoseconds"
-
-
 class Difference(NamedTuple):
     """A line of the configuration, what it declares, and what the records have."""
 
@@ -103,32 +102,19 @@ def invalid_record(first: FirstRecords, config: ServiceConfig) -> InputError | N
     if not first.faults:
         return None
     fault, count = first.faults[0], len(first.faults)
-    where = f"{first.topic}-{fault.partition}@{fault.offset}"
-    if count < first.count:
-        return InputError(
-            fault.code,
-            where=where,
-            found=f"{fault.found}, in {count:,} of the first {first.count:,} records",
-            expected=fault.expected,
-            next_step=_remedy(fault),
-        )
+    expected, others = fault.expected, first.count - count
     every = "the only record" if count == 1 else f"each of the first {count:,} records"
-    found = [each for each in _differences(first, config) if _is_about(each, fault)]
-    if not found:
-        return InputError(
-            fault.code,
-            where=where,
-            found=f"{fault.found}, in {every}",
-            expected=fault.expected,
-            next_step=_compare(config) + (f"; {_remedy(fault)}" if count == 1 else ""),
-        )
-    return InputError(
-        fault.code,
-        where=where,
-        found=f"{fault.found}, in {every}: {'; '.join(each.found for each in found)}",
-        expected=f"what is declared, {'; '.join(each.declared for each in found)}",
-        next_step=f"correct {' and '.join(each.line for each in found)}, or see `{_inspect(config)}`",
-    )
+    found = f"{fault.found}, in {every}"
+    if others:
+        found, step = f"{fault.found}, in {count:,} of the first {first.count:,} records", _remedy(fault)
+    elif about := [each for each in _differences(first, config) if _is_about(each, fault)]:
+        found += f": {'; '.join(each.found for each in about)}"
+        expected = f"what is declared, {'; '.join(each.declared for each in about)}"
+        step = f"correct {' and '.join(each.line for each in about)}, or see `{_inspect(config)}`"
+    else:
+        step = _compare(config) + (f"; {_remedy(fault)}" if count == 1 else "")
+    where = f"{first.topic}-{fault.partition}@{fault.offset}"
+    return InputError(fault.code, where=where, found=found, expected=expected, next_step=step)
 
 
 def unlikely_units(first: FirstRecords, config: ServiceConfig) -> list[Difference]:

@@ -15,7 +15,7 @@ from state.initial.start import DatabaseStart, Survey
 from state.small_files import ReadPace
 from state.storage import Storage
 from streaming.kafka.clients import KafkaSettings
-from streaming.kafka.topics import known_settings, watermarks
+from streaming.kafka.topics import cleanup_policy, watermarks
 from streaming.postgres.checks import Declared
 from streaming.postgres.reader import ChunkReader
 from streaming.postgres.session import Gone
@@ -65,7 +65,10 @@ def database_start(config: ServiceConfig, declared: PostgresStart, kafka: KafkaS
 
 def first_offsets(config: ServiceConfig, kafka: KafkaSettings) -> tuple[int, ...]:
     """The offsets that a start from the database has now. Raises: TopicError(COMPACTED_INPUT); as `offsets_at`."""
-    _refuse_compacted(kafka, config.upstream)
+    # Every event's own transaction decides on a chunk's rows.
+    if "compact" in (policy := cleanup_policy(kafka, config.upstream) or ""):
+        found = f"cleanup.policy={policy}, and a table that starts from PostgreSQL"
+        raise TopicError(Code.COMPACTED_INPUT, where=config.upstream, found=found)
     return offsets_at(kafka, config.upstream, round((time.time() - MARGIN_S) * 1_000))
 
 
@@ -79,17 +82,6 @@ def _begun(config: ServiceConfig, declared: PostgresStart) -> Begun:
         return begin(declared, config.table, debezium_of(config))
     except Gone as gone:
         raise gone.problem() from None
-
-
-def _refuse_compacted(kafka: KafkaSettings, topic: str) -> None:
-    """Raises: TopicError(COMPACTED_INPUT). Every event's own transaction decides on a chunk's rows."""
-    settings = known_settings(kafka, topic)
-    if settings is not None and "compact" in (policy := settings["cleanup.policy"]):
-        raise TopicError(
-            Code.COMPACTED_INPUT,
-            where=topic,
-            found=f"cleanup.policy={policy}, and a table that starts from PostgreSQL",
-        )
 
 
 def declared_by(start: DatabaseStart, config: ServiceConfig, declared: PostgresStart) -> Declared:

@@ -32,6 +32,8 @@ ASK_EVERY_S = 1.0
 LONGEST_PAUSE_S = 30.0
 SLOT_IS_LATE_S = 120.0
 """Above a minute, for Kafka Connect commits offsets once a minute unless `offset.flush.interval.ms` is set."""
+_END_WITHIN_S = 3.0
+
 
 log = structlog.get_logger(__name__)
 
@@ -139,9 +141,6 @@ class SlotWatch:
             f"the slot has confirmed nothing for {late_s:.0f} s: is the connector running, and has it "
             "heartbeat.interval.ms and heartbeat.action.query, without which a quiet database confirms nothing"
         )
-
-
-_END_WITHIN_S = 3.0
 
 
 @dataclass(frozen=True)

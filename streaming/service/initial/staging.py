@@ -55,7 +55,6 @@ class Staging(ChunkStore[str]):
     # for readers ---------------------------------------------------------------------------------------------
 
     def has_room(self, keys: KeyRange) -> bool:
-
         with self._lock:
             counts = Counter(self._range_of(chunk.keys) for chunk in self._unreleased)
             is_free = counts[self._range_of(keys)] < self._most_of_a_range
@@ -72,7 +71,6 @@ class Staging(ChunkStore[str]):
         return stage(self._storage, self._table, rows)
 
     def finished(self, chunk: Chunk, pieces: Sequence[str]) -> None:
-
         with self._lock:
             began_ms = self._began_ms.pop(threading.get_ident(), self._clock_ms())
             self._finish(chunk, tuple(pieces), began_ms)

@@ -28,6 +28,16 @@ from streaming.source.retention import Gaps
 
 _LOOK_RECORDS, _LOOK_BYTES = 200_000, 256 << 20
 """Limits of a search: about a second, less than the start of Spark."""
+_NEAR_RECORDS, _NEAR_BYTES = 400_000, 256 << 20
+"""Limits for all partitions together: a reader in Python takes a second for them, and Spark's first search five."""
+_RECORDS_A_PARTITION, _BYTES_A_PARTITION = 10_000, 1 << 20
+"""Further limits for each partition: the time that Spark takes to open a consumer for it."""
+_WINDOW_RECORDS = 4_000_000
+"""Records of all partitions together, in one call of a search."""
+BarrierSearch = Callable[[Sequence[int], Sequence[int]], Iterable[tuple[int, Barrier]]]
+"""The barriers of [first[p], end[p]) of every partition p, each with its partition, in offset order within one."""
+
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +73,14 @@ def found_barrier(topic: str, marked: Marked, left_out: frozenset[RecordId]) -> 
         return FoundBarrier(*place, None)
     where = f"{topic}-{place[0]}@{place[1]}"
     if marked.ambiguous:
-        raise _ambiguous(where, place)
+        found, record = (
+            "a record that is marked as a barrier and has a key, or several marks",
+            f"{place[0]}@{place[1]}",
+        )
+        raise InputError(Code.AMBIGUOUS_RECORD, where=where, found=found, record=record)
     if marked.size > MAX_BARRIER_BYTES:
-        raise _oversized(where, marked.size)
+        found, expected = f"a barrier of {marked.size} bytes", f"at most {MAX_BARRIER_BYTES}"
+        raise InputError(Code.AVRO_LIMIT, where=where, found=found, expected=expected)
     return FoundBarrier(*place, decode_barrier(marked.header, marked.value, where=where))
 
 
@@ -121,38 +136,6 @@ def _marked(message: Message) -> Marked | None:
     assert header is None or isinstance(header, bytes)
     ambiguous = len(marks) > 1 or message.key() is not None
     return Marked(located(message), value, len(value or b""), header, ambiguous)
-
-
-def _ambiguous(where: str, place: RecordId) -> InputError:
-    return InputError(
-        Code.AMBIGUOUS_RECORD,
-        where=where,
-        found="a record that is marked as a barrier and has a key, or several marks",
-        record=f"{place[0]}@{place[1]}",
-    )
-
-
-def _oversized(where: str, size: int) -> InputError:
-    return InputError(
-        Code.AVRO_LIMIT,
-        where=where,
-        found=f"a barrier of {size} bytes",
-        expected=f"at most {MAX_BARRIER_BYTES}",
-    )
-
-
-_NEAR_RECORDS, _NEAR_BYTES = 400_000, 256 << 20
-"""Limits for all partitions together: a reader in Python takes a second for them, and Spark's first search five."""
-_RECORDS_A_PARTITION, _BYTES_A_PARTITION = 10_000, 1 << 20
-"""Further limits for each partition: the time that Spark takes to open a consumer for it."""
-_WINDOW_RECORDS = 4_000_000
-"""Records of all partitions together, in one call of a search."""
-
-
-BarrierSearch = Callable[[Sequence[int], Sequence[int]], Iterable[tuple[int, Barrier]]]
-"""The barriers of [first[p], end[p]) of every partition p, each with its partition, in offset order within one."""
-
-_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,10 +220,21 @@ def agreed(topic: str, found: Sequence[Barrier | None]) -> Barrier | None:
     if last is None:
         return None
     if last.partitions > len(found):
-        raise _changed(topic, len(found), last)
+        raise TopicError(
+            Code.PARTITIONS_CHANGED,
+            where=topic,
+            found=f"{len(found)} partitions",
+            partitions=last.partitions,
+            before=f"the last barrier ({last.curr}) says",
+        )
     for partition, barrier in enumerate(found[: last.partitions]):
         if barrier is None or barrier.curr != last.curr:
-            raise _disagree(f"{topic}-{partition}", barrier, last)
+            raise InputError(
+                Code.BARRIER_DISAGREE,
+                where=f"{topic}-{partition}",
+                found=f"{barrier.curr if barrier else 'none'} as its last barrier",
+                other=f"in another partition: {last.curr}",
+            )
     return last
 
 
@@ -249,22 +243,3 @@ def newest_barrier(kafka: KafkaSettings, topics: UpstreamTopics) -> int:
     with RangeReader(kafka) as reader:
         barrier = BarrierLookup(topics).last_of(reader, 0)
     return 0 if barrier is None else barrier.curr
-
-
-def _changed(topic: str, partitions: int, last: Barrier) -> TopicError:
-    return TopicError(
-        Code.PARTITIONS_CHANGED,
-        where=topic,
-        found=f"{partitions} partitions",
-        partitions=last.partitions,
-        before=f"the last barrier ({last.curr}) says",
-    )
-
-
-def _disagree(where: str, barrier: Barrier | None, last: Barrier) -> InputError:
-    return InputError(
-        Code.BARRIER_DISAGREE,
-        where=where,
-        found=f"{barrier.curr if barrier else 'none'} as its last barrier",
-        other=f"in another partition: {last.curr}",
-    )

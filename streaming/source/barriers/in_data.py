@@ -66,54 +66,6 @@ class Announcements:
             return self._changed.wait_for(lambda: self._closed, timeout_s)
 
 
-class AnnouncedBarriers:
-    """The announced barriers, and those before them that were not announced.
-
-    `aligner` has been fed with all barriers before `first`. `stable` gives the last stable offset of each partition.
-    """
-
-    def __init__(
-        self,
-        announcements: Announcements,
-        records: UpstreamSource,
-        aligner: Aligner,
-        first: Sequence[int],
-        stable: Callable[[], Sequence[int]],
-    ) -> None:
-        self._announcements, self._records, self._aligner = announcements, records, aligner
-        self._known_to: Offsets = tuple(first)
-        self._stable = stable
-
-    def next_barriers(self) -> Iterator[FoundBarrier]:
-        """Wait for the next barriers; none once the announcements are closed.
-
-        Feed each to the aligner before asking for the next. Raises: as `UpstreamSource.barriers_in`.
-        """
-        for announced in self._announcements.take():
-            end = tuple(map(max, self._known_to, announced.ends))
-            if end != self._known_to and self._await_stable(end):
-                yield from self._up_to(announced, end)
-                self._known_to = end
-
-    def _await_stable(self, end: Offsets) -> bool:
-        """Wait until committed readers get to `end`: other transactions may still be open. False: closed meanwhile."""
-        pauses_s = stable_pauses_s()
-        while any(stable < wanted for stable, wanted in zip(self._stable(), end, strict=True)):
-            if self._announcements.closed_within(next(pauses_s)):
-                return False
-        return True
-
-    def _up_to(self, announced: AlignedBarrier, end: Offsets) -> Iterator[FoundBarrier]:
-        if self._follows(announced):
-            # The injector's copy is the last record before the end.
-            return (FoundBarrier(p, stop - 1, announced.barrier) for p, stop in enumerate(announced.ends))
-        return self._records.barriers_in(self._records.range(self._known_to, end))
-
-    def _follows(self, announced: AlignedBarrier) -> bool:
-        newest = (barrier.curr if barrier else 0 for barrier, _ in self._aligner.newest())
-        return all(curr == announced.barrier.prev for curr in newest)
-
-
 class EmbeddedBarriers(BarrierSource):
     """Barriers that the upstream's owner writes; the records are searched for them."""
 
@@ -173,19 +125,45 @@ class InjectedBarriers(WithInjector, EmbeddedBarriers):
     ) -> None:
         super().__init__(topic, partitions, records, begins=begins)
         self._injector, self._announcements, self._stable = injector, announcements, stable
-        self._announced: AnnouncedBarriers | None = None
+        self._known_to: Offsets = ()
 
     def begin(self, position: AlignedBarrier | None, first: Sequence[int]) -> list[AlignedBarrier]:
         known = super().begin(position, first)  # some of these may be announced, too
-        self._announced = AnnouncedBarriers(
-            self._announcements, self._records, self._aligner, self._stream_from, self._stable
-        )
+        self._known_to = self._stream_from
         return known
 
     def aligned(self, records: DataFrame) -> list[AlignedBarrier]:
         # The records only trigger a micro-batch.
-        assert self._announced is not None
-        return self._align(self._announced.next_barriers())
+        return self._align(self._next_barriers())
+
+    def _next_barriers(self) -> Iterator[FoundBarrier]:
+        """Wait for the announced barriers, and those before them that were not; none once the source is closed.
+
+        Feed each to the aligner before asking for the next. Raises: as `UpstreamSource.barriers_in`.
+        """
+        for announced in self._announcements.take():
+            end = tuple(map(max, self._known_to, announced.ends))
+            if end != self._known_to and self._await_stable(end):
+                yield from self._up_to(announced, end)
+                self._known_to = end
+
+    def _await_stable(self, end: Offsets) -> bool:
+        """Wait until committed readers get to `end`: other transactions may still be open. False: closed meanwhile."""
+        pauses_s = stable_pauses_s()
+        while any(stable < wanted for stable, wanted in zip(self._stable(), end, strict=True)):
+            if self._announcements.closed_within(next(pauses_s)):
+                return False
+        return True
+
+    def _up_to(self, announced: AlignedBarrier, end: Offsets) -> Iterator[FoundBarrier]:
+        if self._follows(announced):
+            # The injector's copy is the last record before the end.
+            return (FoundBarrier(p, stop - 1, announced.barrier) for p, stop in enumerate(announced.ends))
+        return self._records.barriers_in(self._records.range(self._known_to, end))
+
+    def _follows(self, announced: AlignedBarrier) -> bool:
+        newest = (barrier.curr if barrier else 0 for barrier, _ in self._aligner.newest())
+        return all(curr == announced.barrier.prev for curr in newest)
 
     @property
     def has_more(self) -> bool:

@@ -21,7 +21,6 @@ from streaming.source.barriers.separate_topic import (
     SeparateBarriers,
 )
 from streaming.source.barriers.source import BarrierSetup, BarrierSource
-from streaming.source.kafka import UpstreamSource
 
 
 def _embedded(_: Embedded, setup: BarrierSetup) -> BarrierSource:
@@ -31,47 +30,32 @@ def _embedded(_: Embedded, setup: BarrierSetup) -> BarrierSource:
 
 
 def _injected(_: Inject, setup: BarrierSetup) -> BarrierSource:
-    return _injected_in_data(setup) if setup.topics.barriers is None else _injected_separately(setup)
-
-
-def _injected_in_data(setup: BarrierSetup) -> BarrierSource:
-    announcements = Announcements()
-    topic, records = setup.topics.data, setup.records
-    injector = BarrierInjector(
-        setup.kafka,
-        DataTopicTarget(setup.topics, setup.left_out, partial(_search, records)),
-        setup.interval_ms,
-        is_ours=setup.is_ours,
-        on_barrier=announcements.put,
-        owner=setup.owner,
+    topics, records = setup.topics, setup.records
+    injector = partial(
+        BarrierInjector, setup.kafka, interval_ms=setup.interval_ms, is_ours=setup.is_ours, owner=setup.owner
     )
+    if topics.barriers is not None:
+        pace = BarrierPace.of(setup.read_limit, setup.interval_ms, setup.begins)
+        writes = injector(target=SeparateTopicTarget(topics, pace))
+        return InjectedSeparateBarriers(_followed(setup), setup.partitions, writes, begins=setup.begins)
+
+    def search(first: Sequence[int], end: Sequence[int]) -> Iterator[tuple[int, Barrier]]:
+        for found in records.barriers_in(records.range(first, end)):
+            if found.barrier is not None:
+                yield found.partition, found.barrier
+
+    announcements = Announcements()
     return InjectedBarriers(
-        topic,
+        topics.data,
         setup.partitions,
         records,
-        injector=injector,
+        injector=injector(
+            target=DataTopicTarget(topics, setup.left_out, search), on_barrier=announcements.put
+        ),
         announcements=announcements,
-        stable=stable_offsets_of(setup.kafka, topic, setup.partitions),
+        stable=stable_offsets_of(setup.kafka, topics.data, setup.partitions),
         begins=setup.begins,
     )
-
-
-def _search(
-    records: UpstreamSource, first: Sequence[int], end: Sequence[int]
-) -> Iterator[tuple[int, Barrier]]:
-    for found in records.barriers_in(records.range(first, end)):
-        if found.barrier is not None:
-            yield found.partition, found.barrier
-
-
-def _injected_separately(setup: BarrierSetup) -> BarrierSource:
-    target = SeparateTopicTarget(
-        setup.topics, BarrierPace.of(setup.read_limit, setup.interval_ms, setup.begins)
-    )
-    injector = BarrierInjector(
-        setup.kafka, target, setup.interval_ms, is_ours=setup.is_ours, owner=setup.owner
-    )
-    return InjectedSeparateBarriers(_followed(setup), setup.partitions, injector, begins=setup.begins)
 
 
 def _followed(setup: BarrierSetup) -> FollowedTopic:

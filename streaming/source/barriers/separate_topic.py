@@ -7,7 +7,7 @@ after its commit; Spark's stream of that topic only triggers micro-batches.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cached_property
 
 import structlog
@@ -24,12 +24,12 @@ from streaming.kafka.barriers import BarrierCut, FoundBeside, beside_barrier_in,
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, header_of, located, location, stable_pauses_s
 from streaming.kafka.errors import OUT_OF_RANGE, translate, translated
-from streaming.kafka.topics import stable_offsets_of
+from streaming.kafka.topics import stable_offsets_of, watermarks
 from streaming.source.barriers.injecting.injector import BarrierInjector
 from streaming.source.barriers.injecting.target import refuse_unfit
 from streaming.source.barriers.source import BarrierSource, Newest, WithInjector
-from streaming.source.kafka import SparkTopic
-from streaming.source.retention import Gaps, refuse_lost
+from streaming.source.kafka import UpstreamSource
+from streaming.source.retention import Gaps
 
 _POLL_S = 0.2
 _FIRST_BARRIERS = 20_000
@@ -72,7 +72,7 @@ class FollowedTopic:
 
     def refuse_lost(self, first: Sequence[int]) -> None:
         """Raises: InputError(DATA_LOST) when the data from these offsets on is not there."""
-        refuse_lost(self._kafka, self._topics.data, first, self._gaps)
+        self._gaps.refuse_lost(self._topics.data, watermarks(self._kafka, self._topics.data), first)
 
     def behind(self, epoch: int) -> list[FoundBeside]:
         """The barriers behind this epoch that are there now, maybe not all; `poll` continues from there.
@@ -93,7 +93,7 @@ class FollowedTopic:
             ranges = {number: (self._next[number], each.stable) for number, each in enumerate(marks)}
             for chunk in reader.read(self.name, ranges):
                 barriers += found_beside(chunk)
-                self._next |= _next_offsets(chunk)
+                self._next |= {partition: offset + 1 for partition, offset in map(located, chunk)}
                 if len(barriers) >= _FIRST_BARRIERS:
                     break
         return barriers
@@ -155,7 +155,7 @@ class FollowedTopic:
     def stream(self) -> DataFrame:
         """Spark's stream of the topic, from the end of `behind` on."""
         first = [self._next[number] for number in range(len(self._next))]
-        return SparkTopic(self._spark, self._kafka, self.name, headers=False).stream(first)
+        return UpstreamSource(self._spark, self._kafka, self.name, holds_barriers=False).stream(first)
 
     def stable(self) -> Sequence[int]:
         """The last stable offset of each partition of the data: committed readers get that far. One round trip."""
@@ -180,11 +180,6 @@ class FollowedTopic:
 def found_beside(records: Sequence[Message]) -> list[FoundBeside]:
     """The barriers among the records of a barrier topic. Raises: as `decode_beside`."""
     return [found for record in records if (found := beside_barrier_in(record)) is not None]
-
-
-def _next_offsets(chunk: Sequence[Message]) -> Mapping[int, int]:
-    """The offset behind the last record of each partition; records of a partition are in order."""
-    return {partition: offset + 1 for partition, offset in map(located, chunk)}
 
 
 class SeparateBarriers(BarrierSource):
@@ -260,13 +255,13 @@ class SeparateBarriers(BarrierSource):
     def _take_readable(self) -> list[AlignedBarrier]:
         """The aligned barriers whose data can be read."""
         stable = self._topic.stable() if self._aligned else ()
-        readable = [each for each in self._aligned if _is_below(each.ends, stable)]
+        readable = [
+            each
+            for each in self._aligned
+            if all(end <= upto for end, upto in zip(each.ends, stable, strict=True))
+        ]
         del self._aligned[: len(readable)]
         return readable
-
-
-def _is_below(ends: Sequence[int], stable: Sequence[int]) -> bool:
-    return all(end <= upto for end, upto in zip(ends, stable, strict=True))
 
 
 class InjectedSeparateBarriers(WithInjector, SeparateBarriers):

@@ -17,7 +17,7 @@ from schemas.topics import UpstreamTopics
 from streaming.control.client import refuse_former
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import create_topic
-from streaming.source.barriers.injecting.injector import injector_id
+from streaming.source.barriers.injecting.control_topic import injector_id
 from tests.integration.service.test_backfill import COPY, FILTERED, fill, stir
 from tests.integration.service.test_steering import Say, refused
 from tests.integration.service.test_steering import say as say

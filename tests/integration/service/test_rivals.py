@@ -17,7 +17,7 @@ from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.transactions import TransactionalProducer
 from streaming.protocol.lanes.attempts import transactional_id
 from streaming.service.service import Service
-from streaming.source.barriers.injecting.injector import injector_id
+from streaming.source.barriers.injecting.control_topic import injector_id
 from tests.kit.real import Run, Stage
 
 SetUp = Callable[..., Stage]

@@ -13,7 +13,8 @@ from schemas.records import Drop, Mutation, Pause
 from schemas.topics import UpstreamTopics
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import admin
-from streaming.source.barriers.injecting.injector import BarrierInjector, injector_id
+from streaming.source.barriers.injecting.control_topic import injector_id
+from streaming.source.barriers.injecting.injector import BarrierInjector
 from streaming.source.barriers.injecting.target import DataTopicTarget
 from tests.integration.upstream.test_injector import request_for
 from tests.kit.real import await_condition

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate
 from operator import le
@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame
 
 from state.values.aligned import AlignedBarrier
-from streaming.core.alignment import Aligner
-from streaming.source.barriers.found import FoundBarrier
-from streaming.source.barriers.in_data import AnnouncedBarriers, Announcements
-from tests.kit.barriers import EPOCH_STEP, MemoryRecords, barrier
+from streaming.source.barriers.found import BarriersFound, FoundBarrier
+from streaming.source.barriers.in_data import Announcements, InjectedBarriers
+from streaming.source.barriers.injecting.injector import BarrierInjector
+from streaming.source.kafka import UpstreamSource
+from tests.kit.barriers import EPOCH_STEP, NO_RECORDS, MemoryRecords, barrier
 
 PARTITIONS = 2
 
@@ -40,6 +41,23 @@ def announced(records: MemoryRecords) -> list[AlignedBarrier]:
     ]
 
 
+class LookedThrough(UpstreamSource):
+    """A topic of which everything up to `first` is looked through at the start."""
+
+    def __init__(self, topic: MemoryRecords, first: tuple[int, int]) -> None:
+        self.topic, self.first = topic, first
+
+    def find_barriers(self, first: Sequence[int]) -> BarriersFound:
+        found = self.topic.barriers_in(cast("DataFrame", (first, self.first)))
+        return BarriersFound(list(found), self.first)
+
+    def range(self, first: Sequence[int], end: Sequence[int], *, headers: bool = False) -> DataFrame:
+        return self.topic.range(first, end, headers=headers)
+
+    def barriers_in(self, records: DataFrame) -> Iterator[FoundBarrier]:
+        return self.topic.barriers_in(records)
+
+
 class Listener:
     """A listener to barriers: everything up to `first` was looked through before."""
 
@@ -48,23 +66,23 @@ class Listener:
     ) -> None:
         self.stable = stable
         self.announcements = Announcements()
-        self.aligner = Aligner("up", PARTITIONS, None)
-        self.feed(topic.barriers_in(cast("DataFrame", ((0, 0), first))))
-        self.own = AnnouncedBarriers(
-            self.announcements, topic, self.aligner, first, lambda: [self.stable] * PARTITIONS
+        self.own = InjectedBarriers(
+            "up",
+            PARTITIONS,
+            LookedThrough(topic, first),
+            injector=cast("BarrierInjector", None),
+            announcements=self.announcements,
+            stable=lambda: [self.stable] * PARTITIONS,
         )
-
-    def feed(self, found: Iterator[FoundBarrier]) -> None:
-        for each in found:
-            assert each.barrier is not None
-            self.aligner.feed(each.partition, each.offset, each.barrier)
+        self.known = self.own.begin(None, (0, 0))
 
     def hears(self, *announcements: AlignedBarrier) -> list[int]:
         """The epochs that are aligned after it."""
         for each in announcements:
             self.announcements.put(each)
-        self.feed(self.own.next_barriers())
-        return [each.epoch // EPOCH_STEP for each in self.aligner.take_aligned()]
+        heard = [*self.known, *self.own.aligned(NO_RECORDS)]
+        self.known = []
+        return [each.epoch // EPOCH_STEP for each in heard]
 
 
 def test_barriers_that_follow_each_other_are_not_looked_for() -> None:

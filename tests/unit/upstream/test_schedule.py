@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.records import BarrierKind, Pause
-from streaming.source.barriers.injecting.schedule import is_wanted, next_barrier, next_due_ms
+from streaming.source.barriers.injecting.injector import is_wanted, next_barrier, next_due_ms
 
 NOW_MS = 1_800_000_000_000
 

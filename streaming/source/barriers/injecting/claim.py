@@ -24,8 +24,9 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 from schemas.errors import Code, TopicError
-from schemas.records import Barrier
+from schemas.records import BARRIER_HEADER, Barrier
 from schemas.settings.limits import duration_text
+from streaming.kafka.consumer import RangeReader, header_of
 
 ALONE = "backfill barriers"
 """Owner of an injector without a state."""
@@ -73,6 +74,20 @@ def watch_ms(claim: Claim, last: Barrier | None, now_ms: int) -> int:
     age_ms = claim.silent_after_ms if last is None else now_ms - last.injected_at_ms
     least_ms = min(claim.interval_ms + _MARGIN_MS, _LONGEST_WATCH_MS)
     return max(least_ms, claim.silent_after_ms - max(0, age_ms))
+
+
+class BarrierWatch:
+    """Detects a barrier in partition 0 since this was made, or since the last call."""
+
+    def __init__(self, reader: RangeReader, topic: str) -> None:
+        self._reader, self._topic = reader, topic
+        self._next = reader.watermarks(topic)[0].stable
+
+    def __call__(self) -> bool:
+        """Raises: as `RangeReader.read`."""
+        begin, self._next = self._next, self._reader.watermarks(self._topic)[0].stable
+        chunks = list(self._reader.read(self._topic, {0: (begin, self._next)}))
+        return any(header_of(message, BARRIER_HEADER) is not None for chunk in chunks for message in chunk)
 
 
 def outlive(

@@ -43,6 +43,7 @@ MAX_JOB_CHARACTERS = 63
 MAX_ID_CHARACTERS = 200
 _MAX_INT, _MAX_LONG = 2**31 - 1, 2**63 - 1
 _TIMEOUT = "timeout_ms"
+MOST_SKIPPED = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +79,13 @@ def decode_request(data: bytes | None) -> ControlRequest:
     if not isinstance(kind, str) or kind not in _MUTATIONS:
         hint = nearest(kind, list(_MUTATIONS)) if isinstance(kind, str) else ""
         raise MalformedRequestError(f"mutation is not one of {', '.join(_MUTATIONS)}{hint}")
-    wanted, build = _MUTATIONS[kind]
+    build, readers = _MUTATIONS[kind]
     timeout_ms = _timeout_ms(fields)
-    expected = {"id", "mutation", *wanted}
+    expected = {"id", "mutation", *readers}
     if fields.keys() != expected:
         raise MalformedRequestError(f"keys of {kind} are {', '.join(sorted(expected))}")
-    return ControlRequest(text_in(fields, "id", MAX_ID_CHARACTERS), build(fields), timeout_ms)
+    request_id = text_in(fields, "id", MAX_ID_CHARACTERS)
+    return ControlRequest(request_id, build(*(read(fields) for read in readers.values())), timeout_ms)
 
 
 def _timeout_ms(fields: dict[str, Any]) -> int | None:
@@ -168,24 +170,19 @@ def _definition(fields: Mapping[str, Any]) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-_Build = Callable[[Mapping[str, Any]], Mutation]
+_Reader = Callable[[Mapping[str, Any]], object]
 
-_MUTATIONS: dict[str, tuple[frozenset[str], _Build]] = {
-    "Add": (frozenset({"definition"}), lambda fields: Add(_definition(fields))),
-    "Drop": (frozenset({"job"}), lambda fields: Drop(_job(fields))),
-    "Pause": (frozenset({"job"}), lambda fields: Pause(_job_or_all(fields))),
-    "Resume": (frozenset({"job"}), lambda fields: Resume(_job_or_all(fields))),
-    "Throttle": (
-        frozenset({"job", "rate_limit"}),
-        lambda fields: Throttle(_job(fields), _rate_limit(fields)),
-    ),
-    "Stop": (frozenset(), lambda _: Stop()),
-    "Lanes": (frozenset({"lanes"}), lambda fields: Lanes(_lanes(fields))),
-    "Alter": (frozenset({"changes"}), lambda fields: Alter(_changes(fields))),
+_MUTATIONS: dict[str, tuple[Callable[..., Mutation], dict[str, _Reader]]] = {
+    "Add": (Add, {"definition": _definition}),
+    "Drop": (Drop, {"job": _job}),
+    "Pause": (Pause, {"job": _job_or_all}),
+    "Resume": (Resume, {"job": _job_or_all}),
+    "Throttle": (Throttle, {"job": _job, "rate_limit": _rate_limit}),
+    "Stop": (Stop, {}),
+    "Lanes": (Lanes, {"lanes": _lanes}),
+    "Alter": (Alter, {"changes": _changes}),
 }
-
-
-MOST_SKIPPED = 1_000
+"""The kinds of mutations, and readers of their fields by the keys of a request."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,11 @@ _SETTINGS = {"message.timestamp.type": "LogAppendTime"}
 _log = structlog.get_logger(__name__)
 
 
+def injector_id(topics: UpstreamTopics) -> str:
+    """Transactional id, and consumer group on the control topic, of the one injector of these barriers."""
+    return f"{topics.data}.barriers" if topics.barriers is None else f"{topics.barriers}.injector"
+
+
 def create_control_topic(settings: KafkaSettings, topic: str) -> None:
     """Ensure the topic, with one partition. Raises: as `create_topic`."""
     create_topic(settings, topic, 1, config=_SETTINGS)
