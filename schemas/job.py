@@ -35,23 +35,7 @@ from schemas.kinds.projection import (
     output_columns,
     plain,
 )
-from schemas.settings.job_keys import (
-    KEYS,
-    MAY_CHANGE,
-    OWN_KEYS,
-    budget_ms,
-    extent,
-    flag,
-    hash_key_file,
-    job_name,
-    output_partitions,
-    output_topic,
-    passed_headers,
-    rate_limit,
-    replication_factor,
-    sends_new_columns,
-    topic_config,
-)
+from schemas.settings import job_keys
 from schemas.settings.limits import duration_text
 from schemas.table import Column, TableSchema
 from schemas.topics import DEAD_LETTERS_SUFFIX, barriers_of_output, no_compaction
@@ -110,7 +94,7 @@ class JobDefinition:
         (EXPRESSION_NOT_ALLOWED, EXPRESSION_INVALID), when nothing else is wrong, JOB_INVALID otherwise.
         """
         faults = Faults(Code.JOB_INVALID)
-        format_ = declare_format(OUTPUT_FORMATS, declaration, faults, beside=OWN_KEYS) or DEFAULT
+        format_ = declare_format(OUTPUT_FORMATS, declaration, faults, beside=job_keys.OWN_KEYS) or DEFAULT
         columns = declared_projection(declaration.get("columns"), table, faults)
         scan = declare_scan(declaration.get("read"), faults)
         key = declared_key(declaration.get("key"), columns, table, scan, faults)
@@ -120,18 +104,18 @@ class JobDefinition:
         for reason in filter(None, (format_.misfit(keyed), scan.misfit_of(table))):
             faults.add(reason)
         barriers = barriers_of_output(declaration, format_, faults)
-        may_lose = flag("allow_retention", declaration, faults)
+        may_lose = job_keys.flag("allow_retention", declaration, faults)
         job = cls(
-            job_name(declaration.get("name"), faults),
-            output_topic(declaration.get("output"), faults),
+            job_keys.job_name(declaration.get("name"), faults),
+            job_keys.output_topic(declaration.get("output"), faults),
             columns,
             _condition(declaration.get("filter"), table, faults),
-            output_partitions(declaration.get("output_partitions"), table, scan, faults),
-            rate_limit(declaration.get("rate_limit"), faults),
-            budget_ms(declaration.get("latency_budget"), faults),
+            job_keys.output_partitions(declaration.get("output_partitions"), table, scan, faults),
+            job_keys.rate_limit(declaration.get("rate_limit"), faults),
+            job_keys.budget_ms(declaration.get("latency_budget"), faults),
             0 if table.by_partition else table.vnode_count,
-            replication_factor(declaration.get("replication_factor"), faults),
-            topic_config(
+            job_keys.replication_factor(declaration.get("replication_factor"), faults),
+            job_keys.topic_config(
                 declaration.get("topic_config"),
                 faults,
                 may_lose=may_lose,
@@ -142,13 +126,13 @@ class JobDefinition:
             declare_sink(declaration.get("sink"), faults),
             scan,
             barriers,
-            passed_headers(declaration.get("headers"), faults),
-            flag("paused", declaration, faults),
-            *extent(declaration, format_, faults),
-            hash_key_file(declaration.get("hash_key_file"), columns, faults),
+            job_keys.passed_headers(declaration.get("headers"), faults),
+            job_keys.flag("paused", declaration, faults),
+            *job_keys.extent(declaration, format_, faults),
+            job_keys.hash_key_file(declaration.get("hash_key_file"), columns, faults),
             key,
             declaration.get("columns") is not None,
-            sends_new_columns(declaration, format_, barriers, faults),
+            job_keys.sends_new_columns(declaration, format_, barriers, faults),
         )
         if faults:
             raise faults.error(where=where)
@@ -211,8 +195,8 @@ class JobDefinition:
     def differences(self, other: JobDefinition, table_widths: Collection[int] = ()) -> list[str]:
         """The differences of `other`, the later one, as text for people: `filter was ..., is ...`.
 
-        Keys that `MAY_CHANGE` are not compared. Where `other` leaves its columns out they may be the first ones of the
-        table, as many as one of `table_widths`.
+        Keys of `job_keys.MAY_CHANGE` are not compared. Where `other` leaves its columns out they may be the first ones
+        of the table, as many as one of `table_widths`.
         """
         ours, theirs = json.loads(self.to_json()), json.loads(other.to_json())
         width = len(self.columns)
@@ -222,8 +206,8 @@ class JobDefinition:
             theirs["output_partitions"] = ours["output_partitions"]
         return [
             f"{key} was {json.dumps(ours.get(key))}, is {json.dumps(theirs.get(key))}"
-            for key in dict.fromkeys([*KEYS, *ours, *theirs])
-            if key not in MAY_CHANGE and ours.get(key) != theirs.get(key)
+            for key in dict.fromkeys([*job_keys.KEYS, *ours, *theirs])
+            if key not in job_keys.MAY_CHANGE and ours.get(key) != theirs.get(key)
         ]
 
     def schemas(self, table: TableSchema) -> Mapping[Half, Mapping[str, Any]]:

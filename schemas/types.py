@@ -175,11 +175,6 @@ class ColumnType:
             return pa.decimal128(self.precision or 0, self.scale or 0)
         return _ARROW[self.name]
 
-    @property
-    def spark_ddl(self) -> str:
-        """The type's name in Spark SQL, which is the declared one."""
-        return str(self)
-
 
 def json_literal(value: Value) -> bool | int | float | str | None:
     """A value as JSON has it in positions and declarations: one text for a value, in UTC, with all six digits."""

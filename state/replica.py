@@ -22,7 +22,7 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from schemas.arrays import rows_within
+from schemas.avro.chunks import rows_within
 from schemas.table import TableSchema
 from state.columns import EPOCH, VNODE, base_schema, log_schema
 from state.ledger import Ledger

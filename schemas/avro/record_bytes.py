@@ -79,6 +79,10 @@ class RecordBytes:
 
     def number(self) -> int:
         """A long: zigzag, seven bits a byte, of 64 bits."""
+        short = self._data[self.at] if self.at < len(self._data) else 0x80
+        if short < 0x80:  # most of them
+            self.at += 1
+            return (short >> 1) ^ -(short & 1)
         found = _NUMBER.match(self._data, self.at)
         if found is None and len(self._data) - self.at < _LONG_BYTES:
             raise self._claim

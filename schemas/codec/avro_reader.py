@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -42,33 +42,33 @@ from schemas.codec.results import (
     row_type,
 )
 from schemas.errors import Code, InputError
-from schemas.json.values import SubMicros
 from schemas.table import Column
 from schemas.types import ColumnType, TypeName
 
 if TYPE_CHECKING:
-    from schemas.formats.upsert import KeyForm
+    from schemas.formats.debezium import DebeziumFormat
+    from schemas.formats.protocol import Half
+    from schemas.formats.upsert import UpsertFormat
 
 
 def row_projects(
-    key: KeyForm,
+    format_: UpsertFormat,
     columns: Sequence[Column],
     key_columns: Sequence[Column],
-    sub_micros: SubMicros = "refuse",
-    deleted_field: str | None = None,
-    names: frozenset[str] | None = None,
-) -> dict[str, Project]:
+    names: frozenset[str] | None,
+) -> dict[Half, Project]:
     """Projections, by the writer's schema, of a `value`, and of a `key` that is in Avro.
 
-    Of a value the `deleted_field` is read as well, as a text or a boolean; `names` as in `of_record`.
+    Of a value the field that says that it is deleted is read as well, as a text or a boolean.
     """
+    deleted_field, sub_micros = format_.deleted_field_beside(columns), format_.sub_micros
     row = partial(of_record, sub_micros=sub_micros, names=names)
-    found: dict[str, Project] = {"value": partial(row, columns=columns)}
+    found: dict[Half, Project] = {"value": partial(row, columns=columns)}
     if deleted_field is not None and deleted_field not in {column.name for column in columns}:
         found["value"] = partial(_of_row, columns=columns, deleted_field=deleted_field, of_columns=row)
-    if key == "record":
+    if format_.key == "record":
         found["key"] = partial(of_record, columns=key_columns, exact=True, sub_micros=sub_micros)
-    elif key == "avro":
+    elif format_.key == "avro":
         found["key"] = partial(of_value, column=key_columns[0])
     return found
 
@@ -96,32 +96,23 @@ TRANSACTION = Column("txId", ColumnType(TypeName.BIGINT), nullable=True)
 
 
 def event_projects(
+    format_: DebeziumFormat,
     columns: Sequence[Column],
     key_columns: Sequence[Column],
-    *,
-    whole: bool,
-    transactions: bool = False,
-    sub_micros: SubMicros = "refuse",
-    names: frozenset[str] | None = None,
-) -> dict[Literal["key", "value"], Project]:
-    """Projections of a `value` and a `key`. `whole` adds the row before; `transactions` adds the transaction's id.
-
-    `names` as in `of_record`, for rows.
-    """
-    parts: dict[str, Project] = {
-        "source": partial(_of_source, columns=source_columns(transactions=transactions))
+    names: frozenset[str] | None,
+) -> dict[Half, Project]:
+    """Projections of a `value` and a `key`."""
+    sub_micros = format_.sub_micros
+    row = partial(of_record, columns=columns, sub_micros=sub_micros, names=names)
+    source = (*SOURCE, TRANSACTION) if format_.reads_transactions else SOURCE
+    parts = {
+        "source": partial(_of_source, columns=source),
+        **dict.fromkeys(images(whole=format_.is_whole), row),
     }
-    for image in images(whole=whole):
-        parts[image] = partial(of_record, columns=columns, sub_micros=sub_micros, names=names)
     return {
         "value": partial(_of_event, parts=parts),
         "key": partial(of_record, columns=key_columns, exact=True, sub_micros=sub_micros),
     }
-
-
-def source_columns(*, transactions: bool) -> tuple[Column, ...]:
-    """The fields of an event's source that are read."""
-    return (*SOURCE, TRANSACTION) if transactions else SOURCE
 
 
 def _of_event(schema: Schema, parts: Mapping[str, Project]) -> Projection:

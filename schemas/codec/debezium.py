@@ -95,7 +95,8 @@ class DebeziumDecoder:
             events.check_images(is_event, errors)
             self._check_left_out(rows_read, events, errors)
         for row in rows_read:
-            errors.add_where(row.other_key, _other_key())
+            found = "a row whose key columns are not those of its key"
+            errors.add_where(row.other_key, InputError(Code.KEY_MISMATCH, found=found))
         return self._decoded(events, rows_read, own, is_event, is_delete, errors)
 
     def _image(self, events: _Events, name: str, is_event: Flags, keys: pa.StructArray) -> _Image:
@@ -141,15 +142,15 @@ class DebeziumDecoder:
         is_change = is_event | (is_delete & (not self.whole))
         has_before = is_change & (ops == Op.DELETE if not self.whole else ops != Op.INSERT)
         before = rows[0].columns if self.whole else self._key_alone(keys)
-        source = _Source(fields_of(events.fields["source"]), pa.array(is_event))
+        source = fields_of(null_where(events.fields["source"], ~is_event))
         return Decoded(
             pa.array(ops, mask=is_wrong),
             rows_of(self.columns, before, has_before),
             rows_of(self.columns, rows[-1].columns, is_change & (ops != Op.DELETE)),
             errors.by_row,
             _lists({} if self.whole else rows[-1].left_out, len(ops), ~is_event),
-            source.positions(),
-            source.transactions() if self.transactions else None,
+            source_positions(source.__getitem__),
+            _transactions(source) if self.transactions else None,
         )
 
     def _key_alone(self, keys: pa.StructArray) -> list[pa.Array]:
@@ -227,23 +228,11 @@ class _Events:
         errors.add_where(wrong, InputError(Code.BEFORE_MISSING, found=found))
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """The origins of changes; null where a record is no event."""
-
-    fields: Mapping[str, pa.Array]
-    is_event: pa.BooleanArray
-
-    def positions(self) -> pa.StructArray:
-        """See `log_positions`."""
-        found = source_positions(self.fields.__getitem__)
-        return null_where(found, ~flags_of(self.is_event))
-
-    def transactions(self) -> pa.Int64Array:
-        """The transaction of each change of PostgreSQL; null for a row of a snapshot and for other connectors."""
-        of_kind = pc.equal(self.fields["connector"], POSTGRESQL)
-        is_change = pc.and_(of_kind, pc.equal(self.fields["snapshot"], STREAMED)).fill_null(False)
-        return pc.if_else(pc.and_(is_change, self.is_event), self.fields["txId"], None)
+def _transactions(source: Mapping[str, pa.Array]) -> pa.Int64Array:
+    """The transaction of each change of PostgreSQL; null for a row of a snapshot and for other connectors."""
+    of_kind = pc.equal(source["connector"], POSTGRESQL)
+    is_change = pc.and_(of_kind, pc.equal(source["snapshot"], STREAMED)).fill_null(False)
+    return pc.if_else(is_change, source["txId"], None)
 
 
 def _lists(found: Mapping[int, Flags], count: int, ignored: Flags) -> pa.ListArray:
@@ -255,7 +244,3 @@ def _lists(found: Mapping[int, Flags], count: int, ignored: Flags) -> pa.ListArr
     ends = np.zeros(count + 1, np.int32)
     np.cumsum(table.sum(axis=1), out=ends[1:])
     return pa.ListArray.from_arrays(ends, pa.array(np.array(numbers, np.int32)[np.nonzero(table)[1]]))
-
-
-def _other_key() -> InputError:
-    return InputError(Code.KEY_MISMATCH, found="a row whose key columns are not those of its key")

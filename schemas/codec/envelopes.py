@@ -126,7 +126,8 @@ class UpsertDecoder:
         for column in self.columns:
             if (key := by_name.get(column.name)) is not None:
                 is_other = flags_of(pc.not_equal(found[column.in_records.name], key))
-                errors.add_where(is_row & is_other, _other_key())
+                text = "a value whose key columns are not those of its key"
+                errors.add_where(is_row & is_other, InputError(Code.KEY_MISMATCH, found=text))
         return self._decoded(found, by_name, is_row, errors)
 
     def _decoded(
@@ -167,7 +168,3 @@ class AppendDecoder:
         ops = np.where(is_row, np.int8(Op.INSERT), np.int8(NO_DATA))
         after = rows_of(self.columns, structs.flatten(), is_row)
         return Decoded(pa.array(ops, mask=is_wrong), pa.nulls(count, after.type), after, errors.by_row)
-
-
-def _other_key() -> InputError:
-    return InputError(Code.KEY_MISMATCH, found="a value whose key columns are not those of its key")

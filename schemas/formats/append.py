@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from schemas.avro.registered import WriterSchema
 from schemas.formats.outputs.formats import RowOutput
 from schemas.formats.protocol import Format, Framed, Half, Images
 from schemas.formats.with_registry import JsonOrAvro, RegistryFormat
 from schemas.kinds.columns import in_records
-from schemas.table import Column, TableSchema
+from schemas.table import Column
 
 if TYPE_CHECKING:
     from schemas.avro.projection import Project
@@ -23,13 +22,11 @@ if TYPE_CHECKING:
 class _WithoutIdentity(Format):
     """The common part of upstream and output."""
 
+    may_hold_barriers: ClassVar[bool] = True
+
     @property
     def images(self) -> Images:
         return Images.ROWS
-
-    @property
-    def may_hold_barriers(self) -> bool:
-        return True
 
     @property
     def barriers_are_beside(self) -> bool:
@@ -50,18 +47,14 @@ class AppendFormat(_WithoutIdentity, RegistryFormat):
     def framed(self) -> Framed:
         return Framed(value=self.encoding == "avro-registry")
 
-    def misfit_of(self, half: Half, schema: WriterSchema, table: TableSchema) -> str | None:
-        from schemas.avro.projection import misfit
-
-        return misfit(schema, self.project(in_records(table.columns)))
-
     # Decoders need packages that commands such as `list` do without.
 
-    def project(self, columns: Sequence[Column], names: frozenset[str] | None = None) -> Project:
-        """The reading of a value in Avro, by the writer's schema; `names` as in `of_record`."""
+    def projects(
+        self, columns: Sequence[Column], key_columns: Sequence[Column], names: frozenset[str] | None = None
+    ) -> Mapping[Half, Project]:
         from schemas.avro.projection import of_record
 
-        return partial(of_record, columns=columns, sub_micros=self.sub_micros, names=names)
+        return {"value": partial(of_record, columns=columns, sub_micros=self.sub_micros, names=names)}
 
     def decoder(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> Decoder:
         from schemas.codec.envelopes import AppendDecoder
@@ -76,7 +69,7 @@ class AppendFormat(_WithoutIdentity, RegistryFormat):
             return JsonRows(columns, self.sub_micros, names=names)
         from schemas.codec.avro_reader import AvroRows
 
-        return AvroRows(self.schemas_by_id, self.project(columns, names), columns)
+        return AvroRows(self.schemas_by_id, self.projects(columns, (), names)["value"], columns)
 
 
 class AppendOutput(_WithoutIdentity, RowOutput):

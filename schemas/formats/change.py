@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -19,14 +19,11 @@ if TYPE_CHECKING:
 class ChangeFormat(UpstreamFormat, OutputFormat):
     """Changes with op, before and after: full images, and a delete is a record with a value."""
 
+    may_hold_barriers: ClassVar[bool] = True
     format: Annotated[Literal["change"], Field(description="Changes with op, before and after.")] = "change"
     encoding: Annotated[
         Literal["avro"], Field(description="`avro`, binary and without a schema in front.")
     ] = "avro"
-
-    @property
-    def may_hold_barriers(self) -> bool:
-        return True
 
     # Encoders need packages that commands such as `list` do without.
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, PrivateAttr
 
-from schemas.avro.registered import WriterSchema
 from schemas.errors import Code
-from schemas.formats.protocol import Framed, Images
+from schemas.formats.protocol import Framed, Half, Images
 from schemas.formats.with_registry import RegistryFormat
 from schemas.json.debezium_values import DecimalMode, TimeMode
 from schemas.json.placeholder import UNAVAILABLE, placeholder
@@ -18,6 +17,7 @@ from schemas.table import Column, TableSchema
 from schemas.types import TypeName
 
 if TYPE_CHECKING:
+    from schemas.avro.projection import Project
     from schemas.codec.results import Decoder, StructReader
 
 _FRAME = ("schema", "payload")
@@ -32,6 +32,7 @@ def _known_placeholder(setting: str) -> str:
 class DebeziumFormat(RegistryFormat):
     """An upstream's only: events with a row after, and deletes."""
 
+    comes_again: ClassVar[bool] = True
     format: Annotated[Literal["debezium"], Field(description="Change events of a Debezium connector.")] = (
         "debezium"
     )
@@ -104,10 +105,6 @@ class DebeziumFormat(RegistryFormat):
     def may_be_unchanged(self) -> bool:
         return not self.is_whole
 
-    @property
-    def comes_again(self) -> bool:
-        return True
-
     _asks_transactions: bool = PrivateAttr(default=False)
 
     @property
@@ -141,21 +138,14 @@ class DebeziumFormat(RegistryFormat):
                 return f"decimal left out, which is for columns of type decimal: {column.name}"
         return key_misfit(table)
 
-    def misfit_of(
-        self, half: Literal["key", "value"], schema: WriterSchema, table: TableSchema
-    ) -> str | None:
-        from schemas.avro.projection import misfit
+    # Decoders need packages that commands such as `list` do without.
+
+    def projects(
+        self, columns: Sequence[Column], key_columns: Sequence[Column], names: frozenset[str] | None = None
+    ) -> Mapping[Half, Project]:
         from schemas.codec.avro_reader import event_projects
 
-        read = event_projects(
-            *map(in_records, (table.columns, table.key_columns)),
-            whole=self.is_whole,
-            transactions=self._asks_transactions,
-            sub_micros=self.sub_micros,
-        )
-        return misfit(schema, read[half])
-
-    # Decoders need packages that commands such as `list` do without.
+        return event_projects(self, columns, key_columns, names)
 
     def decoder(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> Decoder:
         from schemas.codec.debezium import DebeziumDecoder
@@ -195,20 +185,15 @@ class DebeziumFormat(RegistryFormat):
     def _avro(
         self, columns: Sequence[Column], key_columns: Sequence[Column]
     ) -> tuple[StructReader, StructReader]:
-        from schemas.codec.avro_reader import AvroEvents, AvroKeys, event_projects
+        from schemas.codec.avro_reader import AvroEvents, AvroKeys
 
-        whole, transactions = self.is_whole, self._asks_transactions
+        names = self.names_of(columns)
         columns, key_columns = in_records(columns), in_records(key_columns)
-        read = event_projects(
-            columns,
-            key_columns,
-            whole=whole,
-            transactions=transactions,
-            sub_micros=self.sub_micros,
-            names=self.names_of(columns),
+        read = self.projects(columns, key_columns, names)
+        events = AvroEvents(
+            self.schemas_by_id, read["value"], columns, self.is_whole, self._asks_transactions
         )
-        keys = AvroKeys(self.schemas_by_id, read["key"], key_columns)
-        return keys, AvroEvents(self.schemas_by_id, read["value"], columns, whole, transactions)
+        return AvroKeys(self.schemas_by_id, read["key"], key_columns), events
 
 
 def key_misfit(table: TableSchema) -> str | None:

@@ -19,7 +19,7 @@ from abc import abstractmethod
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Literal, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict
 
@@ -122,6 +122,10 @@ class Format(BaseModel):
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    may_hold_barriers: ClassVar[bool] = False
+    """True if barriers may be records of the topic."""
+    comes_again: ClassVar[bool] = False
+    """True if records may be redelivered; they are recognised by `Decoded.positions`."""
 
     @property
     def form(self) -> str:
@@ -132,11 +136,6 @@ class Format(BaseModel):
     def images(self) -> Images:
         """The row images that decoded changes must have; a lane refuses a change with others."""
         return Images.FULL
-
-    @property
-    def may_hold_barriers(self) -> bool:
-        """True if barriers may be records of the topic."""
-        return False
 
     @property
     def barriers_are_beside(self) -> bool:
@@ -151,11 +150,6 @@ class Format(BaseModel):
     @property
     def may_be_unchanged(self) -> bool:
         """True if a change may leave out unchanged values (`Decoded.unchanged`)."""
-        return False
-
-    @property
-    def comes_again(self) -> bool:
-        """True if records may be redelivered; they are recognised by `Decoded.positions`."""
         return False
 
     @property
@@ -222,14 +216,12 @@ class UpstreamFormat(Format):
 class OutputFormat(Format):
     """The format of an output: all that is needed to write it, and to read it back."""
 
+    names_origin: ClassVar[bool] = False
+    """True if values depend on the `Origins` of their rows. If False, equal outputs are encoded once."""
+
     @property
     def tombstone_follows(self) -> bool:
         """True if each DELETE is followed by a tombstone: a record of the same key without a value."""
-        return False
-
-    @property
-    def names_origin(self) -> bool:
-        """True if values depend on the `Origins` of their rows. If False, equal outputs are encoded once."""
         return False
 
     @property

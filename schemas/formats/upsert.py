@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from schemas.avro.registered import WriterSchema
-from schemas.formats.protocol import Framed, Images
+from schemas.formats.protocol import Framed, Half, Images
 from schemas.formats.with_registry import JsonOrAvro, RegistryFormat
 from schemas.kinds.columns import in_records
 from schemas.table import Column, TableSchema
 
 if TYPE_CHECKING:
+    from schemas.avro.projection import Project
     from schemas.codec.results import Decoder, StructReader
 
 DELETED_FIELD = "__deleted"
@@ -70,19 +70,14 @@ class UpsertFormat(RegistryFormat):
             return f"key is {self.key!r}, which is for a primary key of one column"
         return None
 
-    def misfit_of(
-        self, half: Literal["key", "value"], schema: WriterSchema, table: TableSchema
-    ) -> str | None:
-        from schemas.avro.projection import misfit
+    # Decoders need packages that commands such as `list` do without.
+
+    def projects(
+        self, columns: Sequence[Column], key_columns: Sequence[Column], names: frozenset[str] | None = None
+    ) -> Mapping[Half, Project]:
         from schemas.codec.avro_reader import row_projects
 
-        deleted_field = self.deleted_field_beside(table.columns)
-        columns, key_columns = in_records(table.columns), in_records(table.key_columns)
-        return misfit(
-            schema, row_projects(self.key, columns, key_columns, self.sub_micros, deleted_field)[half]
-        )
-
-    # Decoders need packages that commands such as `list` do without.
+        return row_projects(self, columns, key_columns, names)
 
     def decoder(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> Decoder:
         from schemas.codec.envelopes import UpsertDecoder
@@ -97,16 +92,16 @@ class UpsertFormat(RegistryFormat):
             from schemas.codec.json.rows import JsonRows
 
             return JsonRows(named, self.sub_micros, deleted_field, names=names)
-        from schemas.codec.avro_reader import AvroRows, row_projects
+        from schemas.codec.avro_reader import AvroRows
 
-        project = row_projects(self.key, named, named, self.sub_micros, deleted_field, names)["value"]
+        project = self.projects(named, named, names)["value"]
         return AvroRows(self.schemas_by_id, project, named, deleted_field)
 
     def _keys(self, key_columns: tuple[Column, ...]) -> StructReader:
         if self.framed.key:
-            from schemas.codec.avro_reader import AvroKeys, row_projects
+            from schemas.codec.avro_reader import AvroKeys
 
-            project = row_projects(self.key, key_columns, key_columns, self.sub_micros)["key"]
+            project = self.projects(key_columns, key_columns)["key"]
             return AvroKeys(self.schemas_by_id, project, key_columns)
         from schemas.codec.json.rows import JsonKeys, JsonValueKeys
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, Literal, Self
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, PrivateAttr
 
-from schemas.avro.registered import KnownSchemas, Schemas
-from schemas.formats.protocol import UpstreamFormat
-from schemas.table import Column
+from schemas.avro.registered import KnownSchemas, Schemas, WriterSchema
+from schemas.formats.protocol import Half, UpstreamFormat
+from schemas.kinds.columns import in_records
+from schemas.table import Column, TableSchema
+
+if TYPE_CHECKING:
+    from schemas.avro.projection import Project
 
 JsonOrAvro = Annotated[
     Literal["json", "avro-registry"],
@@ -73,6 +78,21 @@ class RegistryFormat(UpstreamFormat):
             return None
         names = {name for column in columns for name in column.names_in_records}
         return frozenset({*names, *self.ignored_columns, *filter(None, beside)})
+
+    @abstractmethod
+    def projects(
+        self, columns: Sequence[Column], key_columns: Sequence[Column], names: frozenset[str] | None = None
+    ) -> Mapping[Half, Project]:
+        """The reading of values and keys in Avro, by the writer's schema; `names` as in `of_record`.
+
+        The columns are under their names in records.
+        """
+
+    def misfit_of(self, half: Half, schema: WriterSchema, table: TableSchema) -> str | None:
+        """See `Format`."""
+        from schemas.avro.projection import misfit
+
+        return misfit(schema, self.projects(in_records(table.columns), in_records(table.key_columns))[half])
 
     @property
     def schemas_by_id(self) -> Schemas:

@@ -73,13 +73,11 @@ class ScanConfig(KindConfig):
     follows from the job and the table alone, for the life of the job.
     """
 
-    @property
-    def reads_upstream(self) -> bool:
-        """True if slices are ranges of the upstream's own records, which come to a lane as live ones do.
+    reads_upstream: ClassVar[bool] = False
+    """True if slices are ranges of the upstream's own records, which come to a lane as live ones do.
 
-        A part is then an upstream partition, and a position the next offset to be read.
-        """
-        return False
+    A part is then an upstream partition, and a position the next offset to be read.
+    """
 
     def misfit(self, upstream: Format) -> str | None:
         """The reason why an upstream in this format can't be read so, None if it can."""
@@ -118,12 +116,8 @@ class ReplicaScan(ScanConfig):
 class TopicScan(ScanConfig):
     """Reads the upstream's records since the topic's beginning: a part is a partition, a position an offset."""
 
+    reads_upstream: ClassVar[bool] = True
     kind: Literal["topic"] = "topic"
-
-    @property
-    def reads_upstream(self) -> bool:
-        """Always."""
-        return True
 
     def misfit(self, upstream: Format) -> str | None:
         """Formats fit whose records can be sent by themselves, and are never redelivered."""

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from schemas.arrays import rows_within
+from schemas.avro.chunks import rows_within
 from schemas.table import TableSchema
 from state.columns import OFFSET, PARTITION, VNODE, base_schema, waiting_schema, within_vnodes
 from state.ledger import Ledger

@@ -22,7 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.arrays import chunks
+from schemas.avro.chunks import chunks
 from schemas.errors import Code
 from schemas.position import Key, order_key
 from schemas.records import Op

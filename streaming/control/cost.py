@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from schemas.arrays import chunks
+from schemas.avro.chunks import chunks
 from schemas.avro.registered import SchemaIds
 from schemas.filter.columnar import evaluate
 from schemas.filter.parse import parse_filter

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.arrays import whole
+from schemas.avro.chunks import whole
 from schemas.codec.log_positions import positions_in
 from schemas.codec.logs import LogPosition
 from schemas.records import NO_DATA, Op
@@ -25,7 +25,8 @@ from state.values.plan import BatchPlan
 from streaming.core.offset_ranges import readers
 from streaming.core.planning import markers_of
 from streaming.source.changes import Changes, numpy_of
-from streaming.source.decoded import AFTER, BEFORE, KEY, MARKED, POSITION, TIME, Bools
+from streaming.source.decoded import AFTER, BEFORE, KEY, MARKED, POSITION, TIME
+from streaming.source.records import Bools
 
 
 def order_changes(

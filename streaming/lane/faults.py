@@ -28,7 +28,8 @@ from schemas.table import Column, TableSchema
 from state.columns import OFFSET, PARTITION
 from state.values.arrays import invalid_values
 from streaming.source.changes import Changes
-from streaming.source.decoded import AFTER, AWAITED, BEFORE, ERROR, KEY, MARKED, SIZE, Bools
+from streaming.source.decoded import AFTER, AWAITED, BEFORE, ERROR, KEY, MARKED, SIZE
+from streaming.source.records import Bools
 
 Found = tuple[int, Code, str, str]
 """Row by index, code, what was found, what was expected."""

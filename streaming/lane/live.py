@@ -31,7 +31,7 @@ from streaming.sink.columns import ChangeColumns, OutputChanges
 from streaming.sink.output import Output
 from streaming.sink.protocol import LaneWriters
 from streaming.source.changes import Changes
-from streaming.source.decoded import Bools
+from streaming.source.records import Bools
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,8 @@ from state.values.seen import LaneMark, LaneSeen, Seen, digest, later
 from streaming.core.redelivery import Judgement
 from streaming.lane.task import Lack, UndoneError
 from streaming.source.changes import Changes
-from streaming.source.decoded import POSITION, Bools
+from streaming.source.decoded import POSITION
+from streaming.source.records import Bools
 
 _Indices = npt.NDArray[np.int64]
 

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from schemas.arrays import chunks, whole
+from schemas.avro.chunks import chunks, whole
 from schemas.position import Key, position_to_text
 from schemas.records import Barrier
 from streaming.lane.live import LiveChanges, Shares, too_long_expected

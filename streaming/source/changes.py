@@ -11,12 +11,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.arrays import whole
+from schemas.avro.chunks import whole
 from schemas.formats.protocol import KeyEncoder
 from state.columns import OFFSET, PARTITION
 from streaming.source.decoded import HEADERS, KEY
-
-Bools = npt.NDArray[np.bool_]
+from streaming.source.records import Bools
 
 
 class _Values(NamedTuple):

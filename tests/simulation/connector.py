@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import ClassVar
 
 from schemas.codec.logs import POSTGRESQL, LogId, LogPosition
 from schemas.formats.change import ChangeFormat
@@ -21,21 +22,17 @@ LOG = LogId(POSTGRESQL, "simulated", "t")
 class FromConnector(AfterOnly):
     """What lanes may expect of its records."""
 
-    @property
-    def may_be_unchanged(self) -> bool:
-        return True
+    comes_again: ClassVar[bool] = True
 
     @property
-    def comes_again(self) -> bool:
+    def may_be_unchanged(self) -> bool:
         return True
 
 
 class WholeFromConnector(ChangeFormat):
     """The same of one that sends the row before each change, and leaves nothing out."""
 
-    @property
-    def comes_again(self) -> bool:
-        return True
+    comes_again: ClassVar[bool] = True
 
 
 class ConnectorUpstream(Upstream):

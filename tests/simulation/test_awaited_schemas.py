@@ -10,9 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from schemas.avro.projection import Project
 from schemas.avro.registered import KnownSchemas, WriterSchema
 from schemas.formats.change import ChangeFormat
-from schemas.formats.protocol import Framed
+from schemas.formats.protocol import Framed, Half
 from schemas.formats.with_registry import RegistryFormat
 from schemas.records import Add
 from state.columns import OFFSET, OP, PARTITION
@@ -42,6 +43,12 @@ class Registered(RegistryFormat, ChangeFormat):
     @property
     def framed(self) -> Framed:
         return Framed(key=True, value=True)
+
+    def projects(self, *_: object) -> Mapping[Half, Project]:
+        return {}
+
+    def misfit_of(self, *_: object) -> None:
+        return None
 
 
 class AwaitingChangelog(Changelog):

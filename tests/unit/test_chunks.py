@@ -4,7 +4,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.arrays import chunks, rows_within
+from schemas.avro.chunks import chunks, rows_within
 
 WIDTHS = st.lists(st.integers(0, 60), max_size=30)
 

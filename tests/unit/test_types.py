@@ -13,7 +13,6 @@ from tests.kit.values import TYPES
 @pytest.mark.parametrize("kind", TYPES, ids=str)
 def test_a_type_reads_back_from_its_own_text(kind: ColumnType) -> None:
     assert ColumnType.parse(str(kind)) == kind
-    assert kind.spark_ddl == str(kind)
 
 
 def test_case_and_blanks_around_do_not_matter() -> None:

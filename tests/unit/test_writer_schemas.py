@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 
-from schemas.avro.projection import misfit
 from schemas.avro.registered import KnownSchemas, WriterSchema, frame
-from schemas.codec.avro_reader import row_projects
 from schemas.errors import Code, InputError
 from schemas.formats.upsert import UpsertFormat
 from schemas.table import TableSchema, declare
@@ -192,7 +190,7 @@ def of_column(kind: str, field: Any) -> str | None:
     """Why a field can't be the column; None if it can."""
     table = declare({"name": "t", "columns": {"id": "bigint", "c": kind}, "primary_key": ["id"]})
     schema = WriterSchema(9, record({"name": "c", "type": field}))
-    return misfit(schema, row_projects("avro", table.columns, table.key_columns)["value"])
+    return UPSERT.misfit_of("value", schema, table)
 
 
 def decimal(avro: str = "bytes", **more: Any) -> dict[str, Any]:

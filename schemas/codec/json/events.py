@@ -50,14 +50,11 @@ class JsonEvents(JsonReader):
         kind = event_type(columns, whole=whole, transactions=transactions)
         super().__init__(kind, JsonHalf("a value", FORM), Frames[Shape]("after"))
 
-    def shape(self, schemas: Schemas) -> Shape | None:
+    def typed(self, schemas: Schemas) -> Shape | None:
         if not can_be_typed(self._columns.names):
             return None
-        try:
-            fields = self._columns.fields(schemas)
-            row = RowShape(row_type(self._columns.columns), fields, unread=self._columns.unread())
-        except JsonError:
-            return None
+        fields = self._columns.fields(schemas)
+        row = RowShape(row_type(self._columns.columns), fields, unread=self._columns.unread())
         return EventShape(self.kind, row, self._images, transactions=self._transactions)
 
     def slowly(self, text: str) -> Slow:

@@ -78,9 +78,16 @@ class JsonReader(ABC):
         self.kind, self._half, self._frames = kind, half, frames
         self._plain = self.shape({})
 
-    @abstractmethod
     def shape(self, schemas: Schemas) -> Shape | None:
         """The typed decoder of records whose fields have these schemas; None where there is none for them."""
+        try:
+            return self.typed(schemas)
+        except JsonError:
+            return None
+
+    @abstractmethod
+    def typed(self, schemas: Schemas) -> Shape | None:
+        """See `shape`. Raises: JsonError for schemas that are incompatible with the columns."""
 
     @abstractmethod
     def slowly(self, text: str) -> Slow:

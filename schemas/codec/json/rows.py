@@ -147,14 +147,11 @@ class JsonRows(JsonReader):
         kind = upsert_type(self._columns.columns, has_deletes=deleted_field is not None)
         super().__init__(kind, A_VALUE, Frames[Shape]() if self._has_frames else None)
 
-    def shape(self, schemas: Schemas) -> Shape | None:
+    def typed(self, schemas: Schemas) -> Shape | None:
         deleted, names = self._deleted_field, self._columns.names
         if deleted in names or not can_be_typed([*names, deleted or ""]):
             return None
-        try:
-            fields = self._columns.fields(schemas)
-        except JsonError:
-            return None
+        fields = self._columns.fields(schemas)
         if deleted is not None:
             fields.append(JsonField((deleted,), _DELETED))
         parts = [] if deleted in FRAME_PARTS or schemas or not self._has_frames else FRAME_PARTS
@@ -190,13 +187,10 @@ class JsonKeys(JsonReader):
         may_be_framed = settings is not None or set(FRAME_PARTS).isdisjoint(self._columns.names)
         super().__init__(row_type(key_columns), half, Frames[Shape]() if may_be_framed else None)
 
-    def shape(self, schemas: Schemas) -> Shape | None:
+    def typed(self, schemas: Schemas) -> Shape | None:
         if not can_be_typed(self._columns.names):
             return None
-        try:
-            return RowShape(self.kind, self._columns.fields(schemas), exact=True)
-        except JsonError:
-            return None
+        return RowShape(self.kind, self._columns.fields(schemas), exact=True)
 
     def are_usual(self, texts: pa.StringArray) -> Flags:
         """A name that comes twice is nothing that the typed decoder sees."""
@@ -224,7 +218,7 @@ class JsonValueKeys(JsonReader):
         self._has_frames = column.name not in FRAME_PARTS
         super().__init__(row_type([column]), A_KEY, None)
 
-    def shape(self, schemas: Schemas) -> Shape | None:
+    def typed(self, schemas: Schemas) -> Shape | None:
         [(_, cell, _)] = self._columns.fields(schemas)
         if self._plain_text and cell.kind is msgspec.Raw:
             cell = json_cell(self._column, ValueForm(Meaning.DIGITS), cuts=False)

@@ -143,9 +143,9 @@ class _EventEncoder(ABC):
         self, ops: pa.Int8Array, before: Sequence[pa.Array], after: Sequence[pa.Array], origins: Origins
     ) -> pa.BinaryArray:
         def of_op(op: Op, rows: Indices | None) -> pa.BinaryArray:
-            old, new = (None if op is Op.INSERT else before), (None if op is Op.DELETE else after)
-            images = (None if each is None else take(each, rows) for each in (old, new))
-            return self._events(LETTERS[op], *images, origins.of(rows))
+            old = None if op is Op.INSERT else take(before, rows)
+            new = None if op is Op.DELETE else take(after, rows)
+            return self._events(LETTERS[op], old, new, origins.of(rows))
 
         return encoded_by_op(ops, of_op)
 

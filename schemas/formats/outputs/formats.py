@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, PrivateAttr
 
@@ -120,6 +120,7 @@ class UpsertOutput(RowOutput, KeyedOutput):
 class DebeziumOutput(KeyedOutput):
     """Events `r` for rows of the snapshot read and `c`, `u` and `d` for changes, each with its source."""
 
+    names_origin: ClassVar[bool] = True
     format: Annotated[
         Literal["debezium"],
         Field(description="change events as a Debezium connector writes them, with the whole row before."),
@@ -131,10 +132,6 @@ class DebeziumOutput(KeyedOutput):
     @property
     def may_be_null(self) -> bool:
         return self.tombstones
-
-    @property
-    def names_origin(self) -> bool:
-        return True
 
     @property
     def tombstone_follows(self) -> bool:
@@ -156,6 +153,7 @@ class DebeziumOutput(KeyedOutput):
         from schemas.avro.output_schemas import envelope
         from schemas.formats.outputs.events import event_schema
 
-        is_avro = self.encoding == "avro-registry"
-        value = envelope(columns, topic) if is_avro else event_schema(columns, self.encoding)
-        return {"key": self.row_schema("Key", key_columns, topic), "value": value}
+        key = self.row_schema("Key", key_columns, topic)
+        if self.encoding == "avro-registry":
+            return {"key": key, "value": envelope(columns, topic)}
+        return {"key": key, "value": event_schema(columns, self.encoding)}

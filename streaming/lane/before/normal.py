@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 
 from schemas.records import Op
 from streaming.source.changes import Changes
-from streaming.source.decoded import UNCHANGED, Bools
+from streaming.source.decoded import UNCHANGED
+from streaming.source.records import Bools
 
 Indices = npt.NDArray[np.int64]
 

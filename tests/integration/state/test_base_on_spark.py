@@ -67,7 +67,7 @@ def rows() -> pa.Table:
 def test_rows_hash_as_spark_hashes_them(spark: SparkSession, tmp_path: Path) -> None:
     table = rows()
     pq.write_table(table, tmp_path / "rows.parquet")
-    schema = ", ".join(f"{column.name} {column.type.spark_ddl}" for column in TABLE.columns)
+    schema = ", ".join(f"{column.name} {column.type}" for column in TABLE.columns)
     read = spark.read.schema(schema).parquet(str(tmp_path / "rows.parquet"))
     hashed = read.select("id", F.xxhash64(*TABLE.column_names).alias("hash")).orderBy("id").collect()
     arrays = [table[name].combine_chunks() for name in TABLE.column_names]

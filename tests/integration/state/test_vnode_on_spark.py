@@ -52,7 +52,7 @@ def test_the_twin_agrees_with_spark_on_every_type_of_key(spark: SparkSession, tm
     keys = [[name] for name in names] + [chance.sample(names, chance.randint(2, 5)) for _ in range(10)]
     tables = [table(KINDS, key) for key in keys]
     row = F.struct(*names)
-    frame = spark.read.schema(", ".join(f"{n} {k.spark_ddl}" for n, k in zip(names, KINDS, strict=True)))
+    frame = spark.read.schema(", ".join(f"{n} {k}" for n, k in zip(names, KINDS, strict=True)))
     found = (
         frame.parquet(str(tmp_path / "rows.parquet"))
         .select(*names, F.array(*(vnode_expression(each, row) for each in tables)).alias("vnodes"))
