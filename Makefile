@@ -33,7 +33,7 @@ thorough: setup jars  ## Run the cases that `test` leaves out: further forms, up
 faults: setup jars  ## Kill a real service at every point between effects, and more; an hour or two
 	$(RUN)/pytest -m faults -n 2 --dist load $(ARGS)
 
-connect: setup jars  ## Run the tests against real PostgreSQL, Kafka Connect and a schema registry (fetches 250 MB once)
+connect: setup jars  ## Run the tests against real PostgreSQL, MariaDB, Kafka Connect and a schema registry (fetches 280 MB once)
 	$(RUN)/pytest -m connect $(ARGS)
 
 bench: setup jars  ## Measure (CASE="snapshot live", all by default; ARGS="--repeat 3"; ARGS=--help names the cases)

@@ -101,9 +101,8 @@ def verify_topics(
     an upstream that is no history of this table: bytes that don't decode, barriers out of order; EnvironmentProblem.
     """
     _refuse_same(upstream, output)
-    started = time.monotonic()
+    started, forms = time.monotonic(), (_form(formats[0]), _form(formats[1]))
     tested = None if condition is None else condition_of(condition, table)
-    forms = _form(formats[0]), _form(formats[1])
     view = OutputView(table, columns, tested, forms[1].rows_before, hash_key, key)
     elsewhere = _parked_elsewhere(settings, upstream, output, siblings)
     pair = partial(TopicPair, settings, upstream, output, settle_s=settle_s, left_out=left_out)
@@ -115,15 +114,14 @@ def verify_topics(
         _decoding(topics.offsets) as decoding,
     ):
         count.total = topics.offsets
-        as_read = table if not reads_upstream else _by_names_of_today(table)
+        as_read = _by_names_of_today(table) if reads_upstream else table
         up, out = _sources((upstream, output), topics, forms, as_read, view, went_back, decoding)
         if topics.since is not None and not reads_upstream:
             out = out[0], [FoldedOutput(source, view) for source in out[1]]
         checked = partial(Checker, table, view, up, out, findings, letters, forms[0].rows_before)
         checked = partial(checked, output_form=forms[1], reads_upstream=reads_upstream, from_now=from_now)
-        report = checked(has_epochs=barriers[1] is not None, initial=initial).run(
-            require_complete=require_complete
-        )
+        checker = checked(has_epochs=barriers[1] is not None, initial=initial)
+        report = checker.run(require_complete=require_complete)
     return replace(report, seconds=time.monotonic() - started, went_back=tuple(went_back))
 
 

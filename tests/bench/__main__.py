@@ -22,7 +22,7 @@ from rich.table import Table
 
 from schemas.errors import BackfillError
 from tests.bench import live, long, months, scale, snapshot, start
-from tests.bench.compared import before, cluster, formats, initial, kinds, large, outputs
+from tests.bench.compared import altered, before, cluster, formats, initial, kinds, large, outputs
 from tests.bench.expected import KEYS
 from tests.bench.report.line import Line, Notify, Summary, against, by_size, number, spread, summarised
 from tests.bench.report.results import write_results
@@ -55,6 +55,7 @@ class Case(StrEnum):
     LARGE = "large"
     FORMATS = "formats"
     BEFORE = "before"
+    ALTERED = "altered"
     OUTPUTS = "outputs"
     KINDS = "kinds"
     INITIAL = "initial"
@@ -122,6 +123,8 @@ class Sizes:
                 return {first: partial(formats.formats, first, self.seconds, self.rate)}
             case Case.BEFORE:
                 return {rows: partial(before.before, rows, self.seconds, self.rate) for rows in self.rows}
+            case Case.ALTERED:
+                return {first: partial(altered.altered, first, self.seconds, self.rate)}
             case Case.OUTPUTS:
                 return {first: partial(outputs.outputs, first, self.seconds, self.rate)}
             case Case.KINDS:
@@ -149,13 +152,15 @@ def command(
     seconds: Annotated[
         float,
         typer.Option(
-            help="How long `steady`, `idle`, `quiet`, `sustained` and each of `before`, `cluster`, `formats`, "
-            "`outputs`, `kinds` go on."
+            help="How long `steady`, `idle`, `quiet`, `sustained` and each of `altered`, `before`, `cluster`, "
+            "`formats`, `outputs`, `kinds` go on."
         ),
     ] = 120,
     rate: Annotated[
         float,
-        typer.Option(help="Live changes per second of `steady`, `formats`, `before`, `outputs` and `kinds`."),
+        typer.Option(
+            help="Live changes per second of `steady`, `altered`, `formats`, `before`, `outputs` and `kinds`."
+        ),
     ] = 500,
     high_rate: Annotated[float, typer.Option(help="Live changes per second of `sustained`.")] = 40_000,
     minutes: Annotated[float, typer.Option(help="How long `history` and `soak` go on.")] = 30,

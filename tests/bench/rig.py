@@ -66,13 +66,16 @@ _STOP_S = 45.0
 class ServiceRun:
     """A running `backfill run`. All lists grow: `compactions` are (begin, end), `memory_mib` (when, how much).
 
-    `parts` of a build that is too large for one batch: (when it was read, the records up to its end).
+    `parts` of a build that is too large for one batch: (when it was read, the records up to its end). `columns_added`:
+    when the table got columns by itself; `served`: when the service began to serve, or began again.
     """
 
     process: subprocess.Popen[str]
     batches: list[Batch] = field(default_factory=list)
     compactions: list[tuple[float, float]] = field(default_factory=list)
     parts: list[tuple[float, int]] = field(default_factory=list)
+    columns_added: list[float] = field(default_factory=list)
+    served: list[float] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     memory_mib: list[tuple[float, float]] = field(default_factory=list)
     _cpu_s: dict[int, float] = field(default_factory=dict)
@@ -159,6 +162,10 @@ class ServiceRun:
             self.batches.append(Batch(at, fields))
         elif fields.get("event") == "building":
             self.parts.append((at, fields["records"]))
+        elif fields.get("event") == "column_added":
+            self.columns_added.append(at)
+        elif fields.get("event") == "serving":
+            self.served.append(at)
         elif fields.get("event") == "compaction":
             self.compactions.append((at - fields["took_ms"] / 1_000, at))
 

@@ -16,9 +16,11 @@ from schemas.records import Barrier
 from schemas.table import declare
 from streaming.kafka.clients import KafkaSettings
 from tests.kit.apicurio import Apicurio, apicurio
-from tests.kit.connect import orders
+from tests.kit.connect import items, orders
+from tests.kit.connect.mariadb import MariaDbServer, needs_mariadb
 from tests.kit.connect.platform import Platform, platform_on
 from tests.kit.connect.postgres import Postgres
+from tests.kit.connect.served_table import ServedTable
 from tests.kit.connect.source import ConnectorUpstream, Source
 from tests.kit.connect.worker import Connect
 from tests.kit.connect.writers import Writers
@@ -42,6 +44,17 @@ def postgres(platform: Platform) -> Postgres:
     return platform.postgres
 
 
+@pytest.fixture(scope="session")
+def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDbServer]:
+    found = MariaDbServer(tmp_path_factory.mktemp("mariadb"))
+    try:
+        found.begin()
+        found.await_ready()
+        yield found
+    finally:
+        found.stop()
+
+
 @pytest.fixture
 def connect(platform: Platform) -> Connect:
     return platform.connect
@@ -63,10 +76,13 @@ class Circle:
         self.source.await_all()
         return self.stage.upstream.barrier()
 
+    def execute(self, statement: str) -> None:
+        with self.postgres.connect(self.database) as session:
+            session.execute(statement)
+
     def identity(self, identity: str) -> None:
         """What the database logs of rows that were: their keys (DEFAULT), or all of them (FULL)."""
-        with self.postgres.connect(self.database) as session:
-            session.execute(f"ALTER TABLE orders REPLICA IDENTITY {identity}")
+        self.execute(f"ALTER TABLE orders REPLICA IDENTITY {identity}")
 
 
 CircleOf = Callable[..., Circle]
@@ -106,3 +122,37 @@ def circle_of(platform: Platform, bootstrap: str, spark: SparkSession, tmp_path:
         circle.writers.close()
         circle.source.end()
         circle.stage.upstream.close()
+
+
+ServedOf = Callable[..., ServedTable]
+
+
+@pytest.fixture(params=["postgres", pytest.param("mariadb", marks=needs_mariadb)])
+def served_of(
+    connect: Connect, bootstrap: str, spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[ServedOf]:
+    """`served_of(form, settings, sections, *jobs)`, as of `circle_of`: the table of `items`, on each kind of server."""
+    made, server = list[ServedTable](), request.getfixturevalue(request.param)
+
+    def build(
+        form: Mapping[str, Any],
+        settings: Mapping[str, str],
+        sections: Mapping[str, Any],
+        *jobs: dict[str, Any],
+    ) -> ServedTable:
+        name = f"c{uuid.uuid4().hex[:8]}"
+        server.create(name, *items.MADE)
+        kafka, table = KafkaSettings(bootstrap), server.name_of(name, "items")
+        upstream = ConnectorUpstream(declare(items.DECLARED), kafka, f"{name}.{table}", 3, form)
+        upstream.sections = {**upstream.sections, **sections}
+        source = Source(connect, server, name, table, settings)
+        named = [{"output": f"{job['name']}-{name}", "output_partitions": 4, **job} for job in jobs]
+        made.append(ServedTable(server, source, Stage(spark, upstream, tmp_path, named)))
+        return made[-1]
+
+    yield build
+    for each in made:
+        if each.process is not None:
+            each.process.kill()
+        each.source.end()
+        each.stage.upstream.close()

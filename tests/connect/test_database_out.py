@@ -16,6 +16,7 @@ from schemas.epoch import epoch_from_unix_ms
 from schemas.position import Key
 from schemas.records import Change, Row
 from schemas.settings.config import ServiceConfig, check
+from streaming.control.known_table import as_known
 from streaming.kafka.clients import KafkaSettings
 from streaming.reading.records.forms import CHANGE_FORM
 from streaming.reading.topic import GrowingTopic, RecordStream, TableFold
@@ -26,7 +27,7 @@ from tests.kit.connect import orders
 from tests.kit.connect.postgres import Postgres
 from tests.kit.connect.sink import Sink
 from tests.kit.connect.worker import Connect, avro_by
-from tests.kit.folded import epoch_of, fold_of, folded
+from tests.kit.folded import epoch_of, fold_of
 from tests.kit.kill_scenario import KillScenario
 from tests.kit.real import await_condition
 
@@ -146,12 +147,14 @@ def test_from_one_database_into_another(
 ) -> None:
     """All types, a filter and columns, both forms, keys that change; a table is what the SELECT says.
 
-    Also by another key, of which one column changes while rows live.
+    Also by another key, of which one column changes while rows live. One job has the column that is added: its sink
+    adds it to its table.
     """
     upstream, settings = FORMS["schemas"]
     columns, moving = [*orders.KEY, *orders.NARROW], ("ok", "note", "amount")
+    grown = (*orders.NAMES, "further")
     jobs: list[dict[str, Any]] = [
-        {**EVENTS, "filter": orders.FILTER, "encoding": encoding},
+        {**EVENTS, "filter": orders.FILTER, "encoding": encoding, "new_columns": "send"},
         {**ROWS, "columns": columns, "rate_limit": 1_000, "encoding": encoding},
         {**MOVED, "rate_limit": 1_000, "encoding": encoding},
     ]
@@ -159,7 +162,7 @@ def test_from_one_database_into_another(
     if encoding == "avro-registry":
         url = request.getfixturevalue("registry").url
         sections, converters = {"registry": {"url": url}}, avro_by(url)
-    read_as = {"format": "debezium", "decimal": "precise", **upstream}
+    read_as = {"format": "debezium", "decimal": "precise", "on_new_column": "add", **upstream}
     circle = circle_of(read_as, settings, *jobs, seed=5, sections=sections)
     postgres, stage, kafka = circle.postgres, circle.stage, circle.stage.upstream.kafka
     target = f"{circle.database}_target"
@@ -181,12 +184,16 @@ def test_from_one_database_into_another(
             circle.identity("FULL")
             circle.writers.write(400)
             run.reach(circle.barrier())
-        wholly = orders.read(postgres, circle.database, orders.NAMES, orders.FILTER)
+            circle.execute("ALTER TABLE orders ADD COLUMN further integer")
+            circle.execute("UPDATE orders SET further = id WHERE ok")
+            circle.writers.write(100)
+            run.reach(circle.barrier())
+        wholly = orders.read(postgres, circle.database, grown, orders.FILTER)
         narrowly, moved = (orders.read(postgres, circle.database, names) for names in (columns, moving))
-        assert orders.comparable(folded(stage)) == orders.comparable(wholly)
+        assert orders.comparable(fold_of(as_known(stage.config()), kafka, 0)[0]) == orders.comparable(wholly)
         if encoding == "json-schema":
             wholly, narrowly, moved = map(orders.through_json, (wholly, narrowly, moved))
-        shown = (orders.NAMES, wholly), (columns, narrowly), (("ok", "text", "amount"), moved)
+        shown = (grown, wholly), (columns, narrowly), (("ok", "text", "amount"), moved)
         for sink, (names, rows) in zip(sinks, shown, strict=True):
             sink.await_all(kafka)
             assert sink.differences(names, rows.values()) == (0, 0)

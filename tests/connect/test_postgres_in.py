@@ -8,13 +8,9 @@ from typing import Any
 import pytest
 
 from schemas.errors import Code, InputError
-from schemas.records import Throttle
-from streaming.kafka.topics import watermarks
 from tests.connect.conftest import Circle
 from tests.kit.connect import orders
 from tests.kit.folded import folded
-from tests.kit.gaining import gain
-from tests.kit.real import await_condition
 
 pytestmark = [pytest.mark.connect, pytest.mark.timeout(1_200)]
 CircleOf = Callable[..., Circle]
@@ -74,42 +70,6 @@ def test_outputs_add_up_to_what_the_database_has(circle_of: CircleOf, form: str)
     assert stage.verify(1).clean
 
 
-def test_the_topic_gains_partitions_while_the_connector_writes(circle_of: CircleOf) -> None:
-    """Keys come from two partitions then, and the connector's positions say which change is the later one."""
-    upstream, settings = FORMS["plain"]
-    read_as, soon = (
-        {"format": "debezium", "decimal": "precise", **upstream},
-        "producer.override.metadata.max.age.ms",
-    )
-    circle = circle_of(read_as, {**settings, soon: "500"}, {**COPY, "rate_limit": 50}, SOME, seed=3)
-    stage, writers = circle.stage, circle.writers
-    writers.write(STEPS)
-    circle.source.begin()
-    circle.barrier()
-    with stage.running() as run:
-        run.reach(circle.barrier())
-        writers.write(STEPS // 4)
-        gain(stage.upstream, 2)
-        kafka, topic = stage.upstream.kafka, stage.upstream.name
-
-        def is_written() -> bool:
-            writers.write(STEPS // 10)
-            return all(marks.high for marks in watermarks(kafka, topic)[3:])
-
-        await_condition(is_written, "records in both partitions that were added")
-        assert not run.is_complete("copy")
-        stage.upstream.barrier(Throttle("copy", None))
-        while not (run.is_complete("copy") and run.is_complete("some")):
-            writers.write(STEPS // 4)
-            run.reach(circle.barrier())
-        assert len(run.reports[-1].plan.first_offsets) == 5
-        writers.write(STEPS)
-        run.reach(circle.barrier())
-        is_what_the_database_has(circle)
-    assert stage.verify(0).clean
-    assert stage.verify(1).clean
-
-
 def test_whole_rows_before_are_those_that_the_database_logs(circle_of: CircleOf) -> None:
     upstream, settings = FORMS["plain"]
     read_as = {"format": "debezium", "decimal": "precise", "before": "full", **upstream}
@@ -133,20 +93,15 @@ def test_whole_rows_before_are_those_that_the_database_logs(circle_of: CircleOf)
 def test_a_key_that_changes_beside_a_large_value_needs_the_row_before(circle_of: CircleOf) -> None:
     upstream, settings = FORMS["plain"]
     circle = circle_of({"format": "debezium", "decimal": "precise", **upstream}, settings, COPY)
-
-    def execute(statement: str) -> None:
-        with circle.postgres.connect(circle.database) as session:
-            session.execute(statement)
-
-    execute("INSERT INTO orders (region, id, body) VALUES ('EU', 1, repeat('x', 9000))")
+    circle.execute("INSERT INTO orders (region, id, body) VALUES ('EU', 1, repeat('x', 9000))")
     circle.source.begin()
     circle.identity("FULL")
-    execute("UPDATE orders SET id = 2")
+    circle.execute("UPDATE orders SET id = 2")
     circle.barrier()
     with circle.stage.running() as run:
         run.reach(circle.barrier())
         circle.identity("DEFAULT")
-        execute("UPDATE orders SET id = 3")
+        circle.execute("UPDATE orders SET id = 3")
         circle.barrier()
         error = run.end()
         run.error = None

@@ -63,8 +63,7 @@ def test_events_in_avro_while_the_registry_stops_and_schemas_change(
             writers.write(50)
             run.reach(circle.barrier())
         is_what_the_database_has(circle, NARROW)
-        with circle.postgres.connect(circle.database) as session:
-            session.execute("ALTER TABLE orders ADD COLUMN further int DEFAULT 7")
+        circle.execute("ALTER TABLE orders ADD COLUMN further int DEFAULT 7")
         writers.write(300)
         circle.source.await_all()
         assert set(stopped_until_missed(circle, registry, run)) == {Code.REGISTRY_UNREACHABLE}

@@ -193,11 +193,6 @@ class BuildsFromTheBeginning(Batches):
 # 4 Progress ------------------------------------------------------------------------------------------------
 
 
-def _written(table: ProgressTable, rows: Sequence[ProgressRow], epoch: int) -> DataFile:
-    storage, content = table._ledger.storage, table._to_arrow(rows, epoch)
-    return storage.write_parquet(PROGRESS_PATH, content, stem="progress", bound_columns=("barrier", "vnode"))
-
-
 class _EarlyMark(ProgressTable):
     """Knows a batch as done from `mark` on; its rows may come later."""
 
@@ -209,7 +204,7 @@ class _EarlyMark(ProgressTable):
         self, rows: Sequence[ProgressRow], epoch: int, starts: Mapping[str, int] | None = None
     ) -> None:
         if rows:
-            self._ledger.commit([_written(self, rows, epoch)], epoch=epoch)
+            self._ledger.commit([self._write(self._to_arrow(rows, epoch))], epoch=epoch)
 
 
 class _MarksBeforeLanes(Executor):
@@ -255,7 +250,7 @@ class _UnboundProgress(ProgressTable):
     def commit(
         self, rows: Sequence[ProgressRow], epoch: int, starts: Mapping[str, int] | None = None
     ) -> None:
-        added = [_written(self, rows, epoch)] if rows else []
+        added = [self._write(self._to_arrow(rows, epoch))] if rows else []
         self._ledger.commit(added, epoch=max(epoch, self.epoch))
 
 

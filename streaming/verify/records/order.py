@@ -2,7 +2,7 @@
 
 Two rules written a second time: docs/debezium.md#redelivered-records, which shares nothing with what the service goes
 by (`streaming.core.redelivery`, `streaming.lane.redelivered`), and keeps no digests; and
-docs/contract.md#partitions-that-are-added, for a topic that has gained some (`streaming.lane.moved`).
+docs/contract.md#partitions-that-are-added, for a topic that has gained some (`streaming.lane.changes`).
 """
 
 from __future__ import annotations

@@ -40,6 +40,7 @@ _COLUMNS: dict[str, tuple[str, str, str]] = {
     "tags": ("text[]", "string", "array_to_json(tags)::text"),
 }
 NAMES = tuple(_COLUMNS)
+_WRITTEN = {name: written for name, (_, _, written) in _COLUMNS.items() if written}
 LARGE = ("body", "raw", "doc", "counts", "tags")
 
 
@@ -67,8 +68,8 @@ NARROW = ("note", "body", "amount", "zoned", "counts", "ratio")
 def read(
     postgres: Postgres, database: str, columns: Iterable[str] = NAMES, where: str = "true"
 ) -> dict[Key, Row]:
-    """The rows by their keys, as they are committed now. `where` is a filter of a job."""
-    written = ", ".join(_COLUMNS[name][2] or name for name in (*KEY, *columns))
+    """The rows by their keys, as they are committed now, also of added columns. `where` is a filter of a job."""
+    written = ", ".join(_WRITTEN.get(name, name) for name in (*KEY, *columns))
     with postgres.connect(database) as session:
         found = session.execute(f"SELECT {written} FROM orders WHERE {where}").fetchall()  # noqa: S608
     return {row[:2]: row[2:] for row in found}

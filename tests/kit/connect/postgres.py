@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import psycopg
 
 from streaming.broker.embedded import free_port
 from tests.kit.archives import Archive
+from tests.kit.connect.worker import Connect
 from tests.kit.real import WAIT_S, await_condition
 
 SERVER = Archive(
@@ -40,6 +41,8 @@ STOP_S = 20.0
 
 class Postgres:
     """A server in `folder`, which an unprivileged user has to be able to enter: it refuses to run as root."""
+
+    schema = "current_schema()"
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._bin = folder, folder / "server" / "bin"
@@ -131,6 +134,38 @@ class Postgres:
             found = session.execute(query, arguments).fetchone()
         return None if found is None else found[0]
 
+    def name_of(self, _: str, table: str) -> str:
+        return f"public.{table}"
+
+    def or_update(self, key: str, names: Sequence[str]) -> str:
+        sets = ", ".join(f"{name} = excluded.{name}" for name in names)
+        return f"ON CONFLICT ({key}) DO UPDATE SET {sets}"
+
+    def widened(self, column: str, kind: str) -> str:
+        return f"ALTER {column} TYPE {kind}"
+
+    def lacks_a_column(self, error: Exception) -> bool:
+        return isinstance(error, psycopg.errors.UndefinedColumn)
+
+    def connector(self, name: str, tables: str) -> dict[str, str]:
+        return {
+            "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+            "database.hostname": "127.0.0.1",
+            "database.port": str(self.port),
+            "database.user": "postgres",
+            "database.password": "unused",
+            "database.dbname": name,
+            "plugin.name": "pgoutput",
+            "slot.name": name,
+            "publication.name": name,
+            "publication.autocreate.mode": "filtered",
+            "table.include.list": tables,
+        }
+
+    def is_read(self, name: str) -> bool:
+        query = "SELECT active FROM pg_replication_slots WHERE slot_name = %s"
+        return self.value("postgres", query, name) is True
+
     def await_read(self, database: str, slot: str) -> None:
         """Wait until the slot's reader has acknowledged all that is committed now.
 
@@ -142,3 +177,13 @@ class Postgres:
             self.value(database, "SELECT pg_logical_emit_message(true, 'quiet', '')")
         query = "SELECT confirmed_flush_lsn >= %s::pg_lsn FROM pg_replication_slots WHERE slot_name = %s"
         await_condition(lambda: self.value("postgres", query, lsn, slot) is True, f"the slot {slot} at {lsn}")
+
+    def await_acknowledged(self, name: str, _: Connect) -> None:
+        self.await_read(name, name)
+
+    def end_reading(self, name: str) -> None:
+        """Drop the slot, which would keep the log."""
+        query = "SELECT count(*) FROM pg_replication_slots WHERE slot_name = %s AND active"
+        await_condition(lambda: self.value("postgres", query, name) == 0, "a slot that rests")
+        drop = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s"
+        self.value("postgres", drop, name)

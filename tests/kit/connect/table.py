@@ -75,8 +75,7 @@ class Database:
     def end(self) -> None:
         """Without its slot, which would keep the server's log."""
         self.pause()
-        drop = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s"
-        self.postgres.value("postgres", drop, self.name)
+        self.postgres.end_reading(self.name)
 
     def declared(
         self,

@@ -17,15 +17,22 @@ from streaming.runtime.java.jars import ensure_all, java, listed
 from tests.kit.archives import Archive
 from tests.kit.real import WAIT_S, await_condition
 
-SOURCE = Archive(
-    "io.debezium:debezium-connector-postgres:3.6.1.Final",
-    "408b00c073b27ddaa7af34684f60fcf5bbf6605de68a8662ec9462f2a88880d2",
-    classifier="plugin",
-)
-SINK = Archive(
-    "io.debezium:debezium-connector-jdbc:3.6.0.Final",
-    "c23af8d416f0f801ffb0271b1a8fd9b5360ff8d66b0dd650e066bb56ecfddc05",
-    classifier="plugin",
+PLUGINS = (
+    Archive(
+        "io.debezium:debezium-connector-postgres:3.6.1.Final",
+        "408b00c073b27ddaa7af34684f60fcf5bbf6605de68a8662ec9462f2a88880d2",
+        classifier="plugin",
+    ),
+    Archive(  # the newest that is published
+        "io.debezium:debezium-connector-mariadb:3.5.0.Final",
+        "1ccab832edc5d1e667607361905e70689a308c9e5cb1561d79808084811e938f",
+        classifier="plugin",
+    ),
+    Archive(
+        "io.debezium:debezium-connector-jdbc:3.6.0.Final",
+        "c23af8d416f0f801ffb0271b1a8fd9b5360ff8d66b0dd650e066bb56ecfddc05",
+        classifier="plugin",
+    ),
 )
 JARS = Path(__file__).with_name("jars.toml")
 AVRO_CONVERTER = "io.apicurio.registry.utils.converter.AvroConverter"
@@ -73,7 +80,7 @@ class Connect:
     def begin(self) -> None:
         """Unpack the plugins and start it; returns before it answers."""
         plugins = self._folder / "plugins"
-        for archive in (SOURCE, SINK):
+        for archive in PLUGINS:
             archive.unpack(plugins)
         converter = plugins / "converter"
         converter.mkdir()
@@ -157,6 +164,11 @@ class Connect:
     def failure(self, name: str) -> str:
         """Why its task ended, with every cause; empty as long as it has not."""
         return str(self._task(name).get("trace", ""))
+
+    def offsets(self, name: str) -> dict[str, Any]:
+        """How far a source has come with what Kafka has acknowledged, in its own words; empty before that."""
+        found = self._ask("GET", f"/connectors/{name}/offsets")["offsets"]
+        return found[0]["offset"] if found else {}
 
     def url_of(self, name: str) -> str:
         """Of a connector, in the REST API."""
