@@ -6,11 +6,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from schemas.avro.codec import barrier_header, encode_barrier
+from schemas.errors import Code
 from schemas.kinds.projection import output_columns
 from schemas.records import Barrier, BarrierKind, VnodeProgress
 from schemas.table import TableSchema
-from streaming.reading.entries import Source
+from streaming.reading.entries import RecordFault, RowChange, Source
 from streaming.reading.records.forms import CHANGE_FORM
+from streaming.reading.values.avro_bytes import RowCodec
+from streaming.reading.values.invalid import InvalidRecordError
 from streaming.verify.checker import Checker
 from streaming.verify.findings import Report
 from streaming.verify.history import TopicEntry
@@ -99,8 +102,36 @@ def view_of(history: History) -> OutputView:
     return OutputView(history.table, history.columns, history.condition, hash_key=HASH_KEY, key=history.key)
 
 
+@dataclass
+class RowsAsChanges:
+    """A partition of changes whose rows have no identity: each is an INSERT, with the key that its record has."""
+
+    source: Source
+    codec: RowCodec
+
+    def entries(self) -> Iterator[TopicEntry]:
+        for entry in self.source.entries():
+            yield entry if entry.barrier is not None else self._read(entry)
+
+    def _read(self, entry: TopicEntry) -> TopicEntry:
+        try:
+            row = self.codec.change(entry.value or b"").after
+        except InvalidRecordError as reason:
+            return entry._replace(
+                fault=RecordFault.of(reason.as_input(Code.CHANGE_MALFORMED, "a value", None))
+            )
+        assert row is not None
+        return entry._replace(change=RowChange(entry.key, None, self.codec.row_bytes(row)))
+
+    def extend(self) -> bool:
+        return self.source.extend()
+
+
 def of_changes(rows: TableSchema | OutputView, *sources: Source) -> list[Source]:
     """Partitions of the format `change` as the checker reads them."""
+    if not rows.key_columns:
+        codec = RowCodec(rows.columns)
+        return [RowsAsChanges(source, codec) for source in sources]
     return canonical(sources, CHANGE_FORM, rows.columns, rows.key_columns)
 
 

@@ -33,7 +33,7 @@ from tests.bench.compared.kinds import BASE, KINDS, side_by_side
 from tests.bench.report.line import Line, summarised
 from tests.bench.rig import Rig
 from tests.kit.avro_codec import ChangeCodec, KeyCodec
-from tests.kit.encoded_histories import ListSource
+from tests.kit.encoded_histories import ListSource, of_changes
 
 DECLARED: dict[str, Any] = {
     "name": "t",
@@ -195,7 +195,9 @@ def test_each_partition_is_folded_by_itself_and_a_key_that_another_has_is_named(
             continue
         op = Op.INSERT if before is None else Op.DELETE if after is None else Op.UPDATE
         entry = TopicEntry(0, KEYS.encode((key,)), CHANGES.encode(Change(op, before, after)))
-        fold.apply(partitions[number], entry)
+        [source] = of_changes(TABLE, ListSource([entry]))
+        [read] = source.entries()
+        fold.apply(partitions[number], read)
         twice += before is None and any(key in other for other in model)
         if value is None:
             del there[key]
