@@ -60,7 +60,7 @@ class TopicEntry(NamedTuple):
     `closes` is the barrier that it is, where it comes from a topic of barriers, or was joined with others: `joined`, if
     it closes the intervals of barriers that were deleted as well, and lists what is known of all parts. `time_ms` is
     the record's timestamp, `place` where its change stands in a database's log, if that is known; `width` is that of
-    `ReadRecord`.
+    `ReadRecord`. `has_other_key`: the row of its change, where it has the key's columns, is one of another key.
     """
 
     offset: int
@@ -75,6 +75,7 @@ class TopicEntry(NamedTuple):
     time_ms: int = -1
     place: PlaceInLog | None = None
     width: int | None = None
+    has_other_key: bool = False
 
     @property
     def row_key(self) -> bytes | None:

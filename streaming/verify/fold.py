@@ -109,7 +109,7 @@ class UpstreamFold:
         self._stale = [0] * keys.vnode_count
         self._keys, self._positions, self._findings = keys, positions, findings
         self._table, self._rows_before = table, rows_before
-        self._rows, self._key_rows = RowCodec(table.columns), RowCodec(table.key_columns)
+        self._rows = RowCodec(table.columns)
 
     def __len__(self) -> int:
         return sum(map(len, self._live))
@@ -140,8 +140,8 @@ class UpstreamFold:
                 return  # a delete of an absent key is nothing
         if before != present:
             self._check_before(partition, entry, live, before)
-        if after is not None:
-            self._check_key(partition, entry, live, after)
+        if after is not None and entry.has_other_key:
+            self._object_to_key(partition, entry, live)
         if live.home == NO_HOME:
             live.home = partition.partition
         elif live.home != partition.partition and live.moves < self.moves:
@@ -243,10 +243,9 @@ class UpstreamFold:
         names = differing(self._rows, one, other)
         return [name for name in names if not self._table.by_name[name].read_as]
 
-    def _check_key(self, partition: PartitionHistory, entry: TopicEntry, live: LiveKey, after: bytes) -> None:
-        if self._key_rows.row_bytes(self._table.key_of(self._rows.row(after))) != live.key:
-            code = Code.KEY_MISMATCH if live.row is None else Code.UPDATE_CHANGES_PK
-            self._object(partition, entry, live, code, "a row with another primary key than its record")
+    def _object_to_key(self, partition: PartitionHistory, entry: TopicEntry, live: LiveKey) -> None:
+        code = Code.KEY_MISMATCH if live.row is None else Code.UPDATE_CHANGES_PK
+        self._object(partition, entry, live, code, "a row with another primary key than its record")
 
     def _check_others(self, partition: PartitionHistory, entry: TopicEntry, live: LiveKey) -> None:
         """Of a key that begins here: no other partition has it."""

@@ -46,13 +46,14 @@ WORTH_PROCESSES = 100_000
 class CanonicalRecord(NamedTuple):
     """A record as it was read. Without `change` it says nothing of the table, or is `invalid`; `fault` may say why.
 
-    `read` has what else it says (`ReadRecord`), but not its change once more.
+    `read` has what else it says (`ReadRecord`), but not its change once more; `has_other_key` as in `TopicEntry`.
     """
 
     change: RowChange | None
     read: ReadRecord = ReadRecord(None)
     invalid: bool = False
     fault: RecordFault | None = None
+    has_other_key: bool = False
 
 
 class CanonicalReader:
@@ -63,6 +64,8 @@ class CanonicalReader:
         self._reader = reader_of(form, columns, key_columns)
         self._rows, self._keys = RowCodec(columns), RowCodec(key_columns)
         self._has_identity = form.rows_before is not RowImages.NO_IDENTITY
+        places = {column.name: place for place, column in enumerate(columns)}
+        self._key_places = [places.get(column.name) for column in key_columns]
         self.ends = sorted({former.epoch for column in columns for former in column.read_as})
         """Barriers at which columns got other names in records."""
         self._former = dict[int, CanonicalReader]()
@@ -98,14 +101,18 @@ class CanonicalReader:
             record = self._reader.record(key, value)
             if record.change is None:
                 return CanonicalRecord(None)
-            own = key
+            own, is_other = key, False
             if self._has_identity:
-                own = self._keys.row_bytes(self._reader.key(key) if record.key is None else record.key)
+                keys = self._reader.key(key) if record.key is None else record.key
+                own, row = self._keys.row_bytes(keys), record.change.after
+                cells = zip(self._key_places, keys, strict=True)
+                is_other = row is not None and any(at is not None and row[at] != cell for at, cell in cells)
         except InputError as error:
             return CanonicalRecord(None, invalid=True, fault=RecordFault.of(error))
         halves = record.change.before, record.change.after
         before, after = (None if row is None else self._rows.row_bytes(row) for row in halves)
-        return CanonicalRecord(RowChange(own, before, after), record._replace(change=None, key=None))
+        change, rest = RowChange(own, before, after), record._replace(change=None, key=None)
+        return CanonicalRecord(change, rest, has_other_key=is_other)
 
 
 class RecordChunk(NamedTuple):
@@ -322,7 +329,8 @@ class PartitionOrder:
                 change = self._filled(change, read.left_out)
         if change is None:
             return entry
-        return entry._replace(change=change, place=read.place, width=read.width)
+        place, width, is_other = read.place, read.width, record.has_other_key
+        return entry._replace(change=change, place=place, width=width, has_other_key=is_other)
 
     def _filled(self, change: RowChange, left_out: Sequence[int]) -> RowChange | None:
         """The change with the values of the row before; None where there is none."""
