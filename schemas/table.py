@@ -79,6 +79,11 @@ class TableSchema:
         """The epochs up to which columns were read by other names than now."""
         return frozenset(former.epoch for column in self.columns for former in column.read_as)
 
+    @property
+    def incomplete(self) -> tuple[str, ...]:
+        """The columns that earlier records may have had under names that were ignored then."""
+        return tuple(column.name for column in self.columns if column.read_as)
+
     def as_read(self, epoch: int) -> TableSchema:
         """The table by the names that its columns have in the records of a batch."""
         if epoch > max(self.unread_until, default=0):

@@ -1,4 +1,4 @@
-"""Debezium's events in JSON: usual ones are read by whole columns, and each other one by itself."""
+"""Debezium's events in JSON: usual ones are read as columns, and each other one by itself."""
 
 from __future__ import annotations
 

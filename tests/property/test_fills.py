@@ -30,7 +30,7 @@ Found = tuple[Cells, dict[str, Value], dict[str, Value]]
 """By name in records: a text that is a value of column `s`, None for null; ABSENT where the record has no such name."""
 NAMES = {"n": ("n",), "s": ("s", "old s", "älter"), "d": ("renamed",)}
 FORMER_NAMES: dict[str, tuple[str, ...]] = {"n": (), "s": ("old s", "älter"), "d": ("renamed",)}
-"""Those by which columns were read while their newer ones were ignored."""
+"""The names by which columns were read while their newer ones were ignored."""
 SAID: dict[str, list[tuple[Any, Value]]] = {
     "n": [(0, 0), (-5, -5), (None, None)],
     "s": [("", ""), ("x", "x"), (None, None)],

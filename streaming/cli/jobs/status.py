@@ -82,9 +82,15 @@ def command(
         typer.echo(json.dumps(_as_dict(served.config, view, jobs, forecasts, answer, condition)))
     else:
         keeps, limits = served.config.table.has_key, limits_text(served.config)
-        incomplete = [column.name for column in served.config.table.columns if column.read_as]
         shown = (condition, view, jobs, forecasts)
-        _show(Console(), *shown, has_replica=keeps, limits=limits, incomplete=incomplete, answer=answer)
+        _show(
+            Console(),
+            *shown,
+            has_replica=keeps,
+            limits=limits,
+            incomplete=served.config.table.incomplete,
+            answer=answer,
+        )
     if condition.exit_status:
         raise typer.Exit(condition.exit_status)
 
@@ -223,7 +229,7 @@ def _as_dict(
         "exit_status": int(condition.exit_status),
         "last_end": None if view.end is None else asdict(view.end),
         **{name: getattr(answer, name, None) for name in _OF_ANSWER},
-        "incomplete": [column.name for column in config.table.columns if column.read_as],
+        "incomplete": config.table.incomplete,
         "owner": view.owner,
         "lanes": view.lanes,
         "lanes_set": view.lanes_set,

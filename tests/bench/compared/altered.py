@@ -31,7 +31,7 @@ from tests.bench.rig import BACKFILL_TIMEOUT_S, DECLARATION, TABLE, Rig, Service
 _TURNS = 5
 _AROUND_S = 5.0
 _MORE_MS = 500
-"""How much longer than before changes of the batch that meets a column may take."""
+"""The most that changes of the batch that meets a column may take beyond those before it."""
 _GROWS: dict[str, Any] = {"format": "upsert", "encoding": "json-schema", "new_columns": "send"}
 
 
@@ -91,14 +91,14 @@ def _with_columns(bench: Rig, rows: int, count: int) -> ChangeGenerator:
 
 
 def _met(run: ServiceRun, at: float, latencies: Latencies) -> Latencies:
-    """Those of the batch that a column was added for at this time."""
+    """Latencies of the batch that a column was added for at this time."""
     number = next(number for number, batch in enumerate(run.batches) if batch.at > at)
     since, until = (unix_ms_from_epoch(batch.epoch) / 1_000 for batch in run.batches[number - 1 : number + 1])
     return latencies.between(since, until)
 
 
 def _verdict(file: Path) -> Line:
-    """What `verify` finds in the output, which has the columns by now."""
+    """The findings of `verify` in the output, which has the columns by now."""
     config = as_known(load(file))
     upstream = upstream_target(config, Broker(None, None), None, None)
     report = judged(upstream, known_jobs(config)[OUTPUT], require_complete=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -20,12 +20,6 @@ from tests.kit.registry import FakeRegistry
 
 SetUp = Callable[..., Stage]
 ACCEPTED = AddColumn("size", '{"type": "int", "fill": 7}', accepts_missing=True)
-
-
-@pytest.fixture
-def registry() -> Iterator[FakeRegistry]:
-    with FakeRegistry().serving() as serving:
-        yield serving
 
 
 @pytest.mark.parametrize("upstream_type", [GrowingAvro, GrowingFrames], ids=["avro", "frames"])

@@ -18,7 +18,7 @@ class LoggingServer(Protocol):
         """Its settings that are about this server, with the tables' full names."""
 
     def is_read(self, name: str) -> bool:
-        """Whether the connector reads the log by now: a task that runs may not have come so far."""
+        """True once the connector reads the log: a task that runs may not have come so far."""
 
     def await_acknowledged(self, name: str, connect: Connect) -> None:
         """Wait until everything that is committed now is in the topic."""
@@ -64,7 +64,7 @@ class TableServer(LoggingServer, Protocol):
         """A part of ALTER TABLE."""
 
     def lacks_a_column(self, error: Exception) -> bool:
-        """Whether a statement named a column that is not there."""
+        """True for the error of a statement that named a column that is not there."""
 
 
 class Source:

@@ -166,7 +166,7 @@ class Connect:
         return str(self._task(name).get("trace", ""))
 
     def offsets(self, name: str) -> dict[str, Any]:
-        """How far a source has come with what Kafka has acknowledged, in its own words; empty before that."""
+        """The offset up to which Kafka has acknowledged a source, in its own form; empty before that."""
         found = self._ask("GET", f"/connectors/{name}/offsets")["offsets"]
         return found[0]["offset"] if found else {}
 
