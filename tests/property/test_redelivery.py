@@ -296,7 +296,8 @@ def play(history: History, kind: str, seed: int, resets: LogResets | None = None
 @pytest.mark.parametrize(("history", "kind"), CASES, ids=[f"{h.__name__}-{k}" for h, k in CASES])
 def test_lanes_drop_what_came_again_and_nothing_new(history: History, kind: str) -> None:
     dropped = judged = 0
-    for seed in range(examples(8)):
+    # In fewer than three some kinds of server send hardly anything again.
+    for seed in range(max(3, examples(8))):
         played = play(history, kind, seed)
         assert played.wrong == [], seed
         dropped += played.dropped
