@@ -66,18 +66,23 @@ function card(name) {
 }
 
 function stateText(job) {
-  const since = job.phase_since === null ? "" : ` since ${moment(job.phase_since)}`;
-  if (isDone(job)) return `${job.phase}${since}`;
-  const share = `${percent(job.share)}${job.grew ? " or less: the table grew" : ""}`;
+  const share = percent(job.share);
+  if (isDone(job)) return job.phase_since === null ? job.phase : `${job.phase} since ${moment(job.phase_since)}`;
   if (job.phase === "backfilling") return status.ready ? share : `stands at ${share}`;
-  if (job.phase === "paused") return `paused at ${share}${since}`;
+  if (job.phase === "paused") return `paused at ${share}`;
   return job.phase === "starting" ? "starts with the next barrier" : `stands at ${share}: limit 0`;
+}
+
+function doneText(job) {
+  if (isDone(job)) return "";
+  const isPaused = job.phase === "paused" && job.phase_since !== null;
+  const done = job.done_at === null ? "" : `done ${about(job.done_at, status.now)}, ${seconds(job.seconds_left)} left`;
+  return [isPaused ? `since ${moment(job.phase_since)}` : done, job.grew ? "or less: the table grew" : ""].filter(Boolean).join("; ");
 }
 
 function showFigures(part, job) {
   const isLive = isDone(job);
   setText(part("state"), stateText(job));
-  part("row").classList.toggle("is-live", isLive);
   setText(part("behind"), seconds(job.behind_s));
   part("behind").parentElement.classList.toggle("late", late(job.behind_s));
   const isWorst = job.worst_behind_s === job.behind_s;
@@ -85,11 +90,11 @@ function showFigures(part, job) {
   const pace = isLive ? job.sent_per_s : job.rows_per_s;
   setText(part("pace"), pace === null ? "–" : `${number(pace)} ${isLive ? "records" : "rows"}/s`);
   setText(part("limited"), isLive || job.rate_limit === null ? "" : `limit ${number(job.rate_limit)}`);
-  setText(part("done"), job.done_at === null ? "–" : about(job.done_at, status.now));
-  setText(part("left"), job.done_at === null ? "" : `${seconds(job.seconds_left)} left`);
+  setText(part("done"), doneText(job));
   setText(part("records"), number(job.sent));
   setText(part("since"), `since ${moment(job.sent_since)}`);
   setText(part("output"), job.output);
+  part("output").title = job.output;
   setText(part("form"), job.form);
   const share = Math.floor(job.share * 1000) / 10;
   part("bar").hidden = isLive;
@@ -145,6 +150,7 @@ function showJob(job, history) {
   const shown = card(job.name);
   const { part } = shown;
   setText(part("name"), job.name);
+  part("open").title = job.name;
   showFigures(part, job);
   if (showControls(shown, job)) shown.asked = null;
   if (!part("more").hidden) showDetails(part, job, history);
