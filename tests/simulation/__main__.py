@@ -32,7 +32,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tests.simulation import handovers
-from tests.simulation.altering import alterations, play_growing
+from tests.simulation.altering import AddsItself, alterations, growing, play_growing
 from tests.simulation.canaries import CANARIES, DEATHS
 from tests.simulation.cases import Case, broken
 from tests.simulation.crashes import (
@@ -46,6 +46,7 @@ from tests.simulation.from_database import reading_that_is_over_early, small_rea
 from tests.simulation.gaining import BARRIERS, gaining
 from tests.simulation.gaining import IN_PARTS as MOVED_IN_PARTS
 from tests.simulation.histories import Verdict, play
+from tests.simulation.instance import Instance
 from tests.simulation.power import power_failures
 from tests.simulation.redelivery import IN_PARTS, crashes_of, redeliveries
 from tests.simulation.rescaled import rescaled
@@ -148,18 +149,17 @@ def _other_crashes(piece: tuple[str, int]) -> tuple[int, list[str]]:
     return count, [f"{name}, {each}" for each in found]
 
 
-def _other_hand_overs(piece: tuple[Callable[[], Setting], int]) -> tuple[int, list[str]]:
-    setting_of, stop = piece
-    played = list(handovers.hand_overs(ORDERS[0], [stop], setting_of=setting_of, wakes=WAKES))
+def _other_hand_overs(piece: tuple[Callable[[], Setting], type[Instance], int]) -> tuple[int, list[str]]:
+    setting_of, instance_type, stop = piece
+    played = list(handovers.hand_overs(ORDERS[0], [stop], instance_type, setting_of, WAKES))
     found = [f"stop {stop}, wake {wake}: {wrong[0]}" for _, wake, wrong in played if wrong]
     return len(played), found
 
 
 def _power_failures(piece: int) -> tuple[int, list[str]]:
     settings = twelve_epochs(), small_reading(), jobs_that_begin_or_end()
-    return _enumerate(
-        piece, (case for setting in settings for case in power_failures(setting, ORDERS[piece]))
-    )
+    ordinary = (case for setting in settings for case in power_failures(setting, ORDERS[piece]))
+    return _enumerate(piece, chain(ordinary, power_failures(growing(), ORDERS[piece], AddsItself)))
 
 
 def _restores(piece: int) -> tuple[int, list[str]]:
@@ -228,13 +228,17 @@ def _enumerated() -> list[Part]:
         Part("pairs of crashes of jobs that begin now or end", _crashes_of_extents, orders),
         Part("crashes of other settings", _other_crashes, [*product(OTHERS, orders)]),
         *(
-            Part(f"hand-overs of {name}", _other_hand_overs, [(setting_of, stop) for stop in stops])
-            for name, setting_of in (
-                ("such jobs", jobs_that_begin_or_end),
-                ("lanes that change", rescaled),
-                ("partitions", partial(gaining, 2)),
+            Part(
+                f"hand-overs of {name}",
+                _other_hand_overs,
+                [(setting_of, by, stop) for stop in handovers.every_stop(ORDERS[0], setting_of, by)],
             )
-            if (stops := handovers.every_stop(ORDERS[0], setting_of))
+            for name, setting_of, by in (
+                ("such jobs", jobs_that_begin_or_end, Instance),
+                ("lanes that change", rescaled, Instance),
+                ("partitions", partial(gaining, 2), Instance),
+                ("a table that gets a column", growing, AddsItself),
+            )
         ),
         Part("power failures", _power_failures, orders),
         Part("older states, and lost ones", _restores, orders),

@@ -8,7 +8,6 @@ moments are enumerated.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache
 from itertools import count
 
 from tests.simulation.crashes import WithObserver, job_of_epochs, play_on
@@ -23,21 +22,27 @@ def five_epochs() -> Setting:
     return job_of_epochs(5)
 
 
-def every_stop(order: Order, setting_of: Callable[[], Setting] = five_epochs) -> range:
+def every_stop(
+    order: Order,
+    setting_of: Callable[[], Setting] = five_epochs,
+    instance_type: type[Instance] = Instance,
+) -> range:
     """All steps that an instance takes without faults."""
-    return range(1, len(_without_faults(order, setting_of)) + 1)
+    return range(1, len(_without_faults(order, setting_of, instance_type)) + 1)
 
 
 def one_batch(order: Order) -> range:
     """Its steps from one plan to the next, in the middle of the job: slices are read, changes sent."""
-    trace = _without_faults(order, five_epochs)
+    trace = _without_faults(order, five_epochs, Instance)
     plans = [number for number, step in enumerate(trace) if "commit journal" in step]
     return range(plans[3] + 1, plans[4] + 2)
 
 
-@cache
-def _without_faults(order: Order, setting_of: Callable[[], Setting]) -> list[str]:
-    world, _ = play_on(setting_of(), order, Durable.beginning(setting_of()))
+def _without_faults(
+    order: Order, setting_of: Callable[[], Setting], instance_type: type[Instance]
+) -> list[str]:
+    setting = setting_of()
+    world, _ = play_on(setting, order, Durable.beginning(setting), instance_type=instance_type)
     return [step for step in world.scheduler.trace if step.startswith("service-1.")]
 
 

@@ -6,11 +6,21 @@ from itertools import islice
 
 import pytest
 
-from tests.simulation.altering import Altering, accepted, alterations, growing, play_growing, sent_on
+from tests.simulation.altering import (
+    AddsItself,
+    Altering,
+    accepted,
+    alterations,
+    growing,
+    play_growing,
+    sent_on,
+)
 from tests.simulation.cases import broken
 from tests.simulation.crashes import ORDERS, play_on
 from tests.simulation.fault_policies import NoFaults
+from tests.simulation.handovers import every_stop, hand_overs
 from tests.simulation.judge import violations
+from tests.simulation.power import power_failures
 from tests.simulation.world import Durable, World
 
 
@@ -57,6 +67,21 @@ def test_an_output_gets_the_column_in_time_after_a_crash_before_many_a_step(orde
     count, found = broken(islice(sent_on(ORDERS[order]), order, None, 23))
     assert not found, "\n".join(found)
     assert count > 15
+
+
+@pytest.mark.slow
+def test_the_law_holds_after_many_a_power_failure() -> None:
+    count, found = broken(islice(power_failures(growing(), ORDERS[0], AddsItself), 0, None, 9))
+    assert not found, "\n".join(found)
+    assert count > 15
+
+
+@pytest.mark.slow
+def test_one_that_goes_on_behind_its_successor_breaks_nothing() -> None:
+    stops = every_stop(ORDERS[0], growing, AddsItself)[::31]
+    found = list(hand_overs(ORDERS[0], stops, AddsItself, growing, wakes=29))
+    assert not [(stop, wake, wrong[0]) for stop, wake, wrong in found if wrong]
+    assert len(found) > 20
 
 
 @pytest.mark.slow
