@@ -76,7 +76,7 @@ class RegistryFormat(UpstreamFormat):
         """The names that rows of these columns may have; None: any."""
         if self.on_new_column == "ignore":
             return None
-        names = {name for column in columns for name in column.names_in_records}
+        names = {name for each in columns for name in (*each.names_in_records, *each.ignored)}
         return frozenset({*names, *self.ignored_columns, *filter(None, beside)})
 
     @abstractmethod

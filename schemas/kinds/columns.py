@@ -63,8 +63,8 @@ class FormerNames(NamedTuple):
     names: tuple[str, ...]
 
 
-_IN_NO_RECORD = ""
-"""A name that no declaration can give a column: of one that is not looked for in records."""
+_IN_NO_RECORD = "\x7f"
+"""The first character of the name of a column that is not looked for in records: no field begins so."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Column:
     records may lack the column; without it a column that no record has is an error. It is no part of what a state is
     of, so that `fill: null` may come and go. `was` are narrower types that it had, oldest first. `is_retired`: the
     upstream's table has it no more. `read_as`, oldest first: the names by which it was read while records may have had
-    it under its newer ones, which were ignored.
+    it under its newer ones, which were ignored; `ignored`: the newer ones, for records of that time (`as_read`).
     """
 
     name: str
@@ -96,6 +96,7 @@ class Column:
     was: tuple[FormerType, ...] = dataclass_field(default=(), compare=False)
     is_retired: bool = dataclass_field(default=False, compare=False)
     read_as: tuple[FormerNames, ...] = dataclass_field(default=(), compare=False)
+    ignored: tuple[str, ...] = dataclass_field(default=(), compare=False)
 
     @property
     def in_records(self) -> Column:
@@ -106,6 +107,12 @@ class Column:
     def names_in_records(self) -> tuple[str, ...]:
         """Its names in records of the upstream; the first one that a record has counts."""
         return (self.name if self.field is None else self.field, *self.aliases)
+
+    def is_alike(self, declared: Column) -> bool:
+        """True if a declaration is of this column but for its names in records, and has a narrower type at most."""
+        kind, unnamed = declared.type, replace(self, field=None, aliases=(), type=declared.type)
+        is_narrower = kind == self.type or kind.widens_to(self.type)
+        return is_narrower and unnamed == replace(declared, field=None, aliases=())
 
     @property
     def keys_in_records(self) -> dict[str, Any]:
@@ -129,8 +136,9 @@ class Column:
         names = next((former.names for former in self.read_as if epoch <= former.epoch), None)
         if names is None:
             return self
-        field, *aliases = names or (_IN_NO_RECORD,)
-        return replace(self, field=field, aliases=tuple(aliases), has_fill=True)
+        field, *aliases = names or (_IN_NO_RECORD + self.name,)
+        named = replace(self, field=field, aliases=tuple(aliases), has_fill=True)
+        return replace(named, ignored=self.names_in_records)
 
     @property
     def is_incomplete(self) -> bool:
@@ -148,6 +156,12 @@ class Column:
         """The column as a declaration has it: its type, or a mapping."""
         more = self.keys_in_records
         return {"type": str(self.type), **more} if more else str(self.type)
+
+
+def are_among(names: Sequence[str], others: Sequence[str]) -> bool:
+    """True if names are among others, in the same order."""
+    rest = iter(others)
+    return all(name in rest for name in names)
 
 
 _NEW_FIELD = "a field {!r} that is no column of the table"

@@ -23,7 +23,7 @@ from schemas.errors import Code, ConfigError
 from schemas.faults import brief
 from schemas.formats.change import ChangeFormat
 from schemas.job import JobDefinition
-from schemas.kinds.columns import Column
+from schemas.kinds.columns import Column, are_among
 from schemas.table import TableSchema, declare, nearest
 from schemas.types import ColumnType, TypeName
 
@@ -180,7 +180,7 @@ def _with_column(table: TableSchema, name: str, declared: object) -> TableSchema
     known, wanted = table.by_name.get(name), made.by_name[name]
     if known is None:
         return made
-    if known == wanted:
+    if known.is_alike(wanted) and are_among(wanted.names_in_records, known.names_in_records):
         return _with(table, replace(known, is_retired=False))
     raise _invalid(table, f"column {name} as {wanted.declared}, which is there as {known.declared}")
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from schemas.errors import Code, StateError
-from schemas.kinds.columns import Column, FormerNames, FormerType
+from schemas.kinds.columns import Column, FormerNames, FormerType, are_among, declared_columns
 from schemas.kinds.table_changes import IgnoreField, TableChange, altered, missing_accepted
 from schemas.table import KEYS, TableSchema, declare
 from schemas.types import ColumnType
@@ -92,6 +92,7 @@ class BoundTable:
         """
         self._refuse_other(table, state)
         made = replace(self.table, columns=tuple(self._columns(table)))
+        _refuse_contradiction(made, state)
         ignores = self.ignored.union(ignored or ())
         version = replace(self, table=made, ignored=ignores, ignored_all=self.ignored_all or ignored is None)
         return version._after(self, state, is_read=is_read)
@@ -146,7 +147,7 @@ class BoundTable:
         """The columns of the state, each with the names that either has, and then those that it lacks."""
         for own in self.table.columns:
             declared = table.by_name.get(own.name, own)
-            has_names = _is_among(own.names_in_records, declared.names_in_records)
+            has_names = are_among(own.names_in_records, declared.names_in_records)
             kept = replace(declared, type=own.type, fill=own.fill).with_past_of(own)
             yield kept if has_names else own
         yield from (column for column in table.columns if column.name not in self.table.by_name)
@@ -211,19 +212,19 @@ def _content(table: TableSchema) -> list[object]:
     return [(column, column.names_in_records) for column in table.columns]
 
 
+def _refuse_contradiction(table: TableSchema, state: str) -> None:
+    """Raises: StateError(SCHEMA_CHANGED) for columns of a file that can't be beside those of a state."""
+    faults = list[str]()
+    declared_columns({column.name: column.declared for column in table.columns}, faults)
+    if faults:
+        found = f"columns beside those of the state: {'; '.join(faults)}"
+        raise StateError(Code.SCHEMA_CHANGED, where=state, found=found)
+
+
 def _agree(own: Column, declared: Column) -> bool:
     """True if two columns are one, with other names in records and a narrower declared type at most."""
-    names, others, kind = own.names_in_records, declared.names_in_records, declared.type
-    if kind != own.type and not kind.widens_to(own.type):
-        return False
-    alike = replace(own, field=None, aliases=(), type=kind) == replace(declared, field=None, aliases=())
-    return alike and (_is_among(names, others) or _is_among(others, names))
-
-
-def _is_among(names: Sequence[str], others: Sequence[str]) -> bool:
-    """True if names are among others, in the same order."""
-    rest = iter(others)
-    return all(name in rest for name in names)
+    names, others = own.names_in_records, declared.names_in_records
+    return own.is_alike(declared) and (are_among(names, others) or are_among(others, names))
 
 
 def _text(column: Column) -> str:

@@ -13,8 +13,8 @@ from schemas.avro.registered import KnownSchemas, WriterSchema
 from schemas.errors import ConfigError
 from schemas.formats.append import AppendFormat
 from schemas.formats.debezium import DebeziumFormat
-from schemas.formats.protocol import UpstreamFormat
 from schemas.formats.upsert import UpsertFormat
+from schemas.formats.with_registry import RegistryFormat
 from schemas.kinds.columns import FormerNames, fill_of
 from schemas.table import TableSchema, declare
 from schemas.types import ColumnType, TypeName, Value, json_literal
@@ -29,8 +29,8 @@ Cells = dict[str, object]
 Found = tuple[Cells, dict[str, Value], dict[str, Value]]
 """By name in records: a text that is a value of column `s`, None for null; ABSENT where the record has no such name."""
 NAMES = {"n": ("n",), "s": ("s", "old s", "älter"), "d": ("renamed",)}
-FORMER_NAMES: dict[str, tuple[str, ...]] = {"n": (), "s": ("old s", "älter"), "d": ("renamed",)}
-"""The names by which columns were read while their newer ones were ignored."""
+FORMER_NAMES: dict[str, tuple[str, ...]] = {"n": (), "s": ("old s", "älter"), "d": ()}
+"""The names by which columns were read while their newer ones were ignored; two were none yet."""
 SAID: dict[str, list[tuple[Any, Value]]] = {
     "n": [(0, 0), (-5, -5), (None, None)],
     "s": [("", ""), ("x", "x"), (None, None)],
@@ -85,19 +85,21 @@ def framed(cells: Cells, fields: list[dict[str, Any]], *, left_out: frozenset[st
     return json.dumps({"schema": {"type": "struct", "fields": fields}, "payload": payload}).encode()
 
 
-def check(format_: UpstreamFormat, table: TableSchema, records: list[Record], found: list[Found]) -> None:
-    for read, expected in (
-        (table, [now for _, now, _ in found]),
-        (as_formerly(table), [formerly for _, _, formerly in found]),
+def check(format_: RegistryFormat, table: TableSchema, records: list[Record], found: list[Found]) -> None:
+    """By the names of now, and by former ones where further fields wait: the newer names are none of those."""
+    waiting = format_.model_copy(update={"on_new_column": "wait"}).with_schemas(format_.schemas_by_id)
+    for read, expected, by in (
+        (table, [now for _, now, _ in found], format_),
+        (as_formerly(table), [formerly for _, _, formerly in found], waiting),
     ):
-        changes = changes_of(format_, read, records)
+        changes = changes_of(by, read, records)
         own = [
             dict(zip(table.column_names, row, strict=True))
             for row in zip(*map(_list, changes.after), strict=True)
         ]
         assert own == [{"id": 1, **row} for row in expected]
-        assert differences(format_, read, records) == []
-        assert disagreements(format_, read, records) == []
+        assert differences(by, read, records) == []
+        assert disagreements(by, read, records) == []
 
 
 def as_formerly(table: TableSchema) -> TableSchema:

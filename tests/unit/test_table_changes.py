@@ -133,6 +133,44 @@ def test_no_type_that_lacks_values_is_wider(kind: str, other: str) -> None:
         altered(table, [WidenColumn("c", other)])
 
 
+@pytest.mark.parametrize(
+    "later",
+    [
+        [WidenColumn("c", "bigint")],
+        [RenameField("c", "d")],
+        [RetireColumn("c")],
+        [RenameField("c", "d"), RetireColumn("d"), WidenColumn("c", "bigint")],
+    ],
+    ids=str,
+)
+def test_changes_of_a_column_may_be_made_again_with_what_has_added_it(later: list[TableChange]) -> None:
+    changes = [add("c", {"type": "int", "fill": 5}), *later]
+    version = KNOWN.altered(changes, state="s", epoch=3)
+    assert version.altered(changes, state="s", epoch=9) == version
+    for other in ({"type": "int", "fill": 6}, {"type": "string"}, {"type": "int", "fill": 5, "field": "e"}):
+        with pytest.raises(BackfillError, match="column c as"):
+            version.altered([add("c", other)], state="s")
+
+
+@pytest.mark.parametrize(
+    ("own", "column", "found"),
+    [
+        (add("Late", "string"), {"late": "string"}, "differ only in case"),
+        (add("c", "int"), {"name": {"type": "string", "field": ["c", "name"]}}, "are read from 'c'"),
+        (RenameField("name", "c"), {"late": {"type": "int", "field": "c"}}, "are read from 'c'"),
+    ],
+)
+def test_a_file_behind_its_state_can_not_contradict_it(
+    own: TableChange, column: dict[str, Any], found: str
+) -> None:
+    """It would be written into the state, which no start could read any more."""
+    known = KNOWN.altered([own], state="s")
+    file = declare({**TABLE.to_dict(), "columns": {**COLUMNS, **column}})
+    with pytest.raises(BackfillError, match="SCHEMA_CHANGED") as refused:
+        known.declared(file, (), state="s")
+    assert found in str(refused.value)
+
+
 def test_a_retired_column_stays_until_it_is_added_again() -> None:
     retired = KNOWN.altered([RetireColumn("name")], state="s")
     for known in (retired, BoundTable.from_binding(json.dumps(retired.to_dict()))):
