@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from dataclasses import replace
 from typing import Any
@@ -15,7 +16,8 @@ from schemas.formats.append import AppendFormat
 from schemas.formats.debezium import DebeziumFormat
 from schemas.formats.upsert import UpsertFormat
 from schemas.formats.with_registry import RegistryFormat
-from schemas.kinds.columns import FormerNames, fill_of
+from schemas.kinds.columns import FormerNames
+from schemas.kinds.fills import fill_of
 from schemas.table import TableSchema, declare
 from schemas.types import ColumnType, TypeName, Value, json_literal
 from tests.kit import avro_records
@@ -38,6 +40,7 @@ SAID: dict[str, list[tuple[Any, Value]]] = {
 }
 """By column: values as records have them, and as the table has."""
 FILLS: dict[str, Any] = {"n": 7, "s": "filled", "d": "0.25"}
+EAST = dt.timezone(dt.timedelta(hours=2))
 AVRO = {"n": "int", "s": "string", "d": "string"}
 
 
@@ -217,7 +220,14 @@ def test_a_fill_of_every_type_is_declared_and_read_back(kind: ColumnType) -> Non
         ({"type": "int", "fill": 2**31}, "is not a value of int"),
         ({"type": "boolean", "fill": 1}, "is not a value of boolean"),
         ({"type": "decimal(3,1)", "fill": "1.25"}, "a number that decimal(3,1) holds"),
+        # What a float has lost of its text is not known.
+        (
+            {"type": "decimal(38,20)", "fill": float("0.12345678901234567891")},
+            "in quotes, which more than 15",
+        ),
+        ({"type": "decimal(38,2)", "fill": float("99999999999999999.99")}, "in quotes, which more than 15"),
         ({"type": "float", "fill": 1e39}, "a finite number"),
+        ({"type": "timestamp", "fill": dt.datetime(1, 1, 1, tzinfo=EAST)}, "in the years 1 to 9999 in UTC"),
         ({"type": "date", "fill": "2026-02-30"}, "a day of the calendar"),
         ({"type": "binary", "fill": "%"}, "bytes in base64"),
         ({"type": "int", "field": ["a", "a"]}, "two columns are read from 'a'"),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -21,11 +23,15 @@ from schemas.kinds.table_changes import (
 )
 from schemas.records import Alter
 from schemas.settings.documents import mapping_in
+from schemas.types import TypeName
 from streaming.cli.configuration import ConfigOption, usage
 from streaming.cli.jobs.commands import lead_on, steer
 from streaming.cli.jobs.options import RequestOptions
 from streaming.cli.jobs.served import Served
 from streaming.source.barriers.injecting.control_requests import AlterAndTryAgain
+
+_AS_JSON = (TypeName.BOOLEAN, TypeName.INT, TypeName.BIGINT, TypeName.FLOAT, TypeName.DOUBLE)
+"""Types whose values are no text in a declaration."""
 
 AcceptMissing = Annotated[
     bool,
@@ -48,7 +54,9 @@ def command(
     ] = None,
     fill: Annotated[
         str | None,
-        typer.Option(help="With one --add: the column's value in rows whose records lack it, if not null."),
+        typer.Option(
+            help="With one --add: the column's value in rows whose records lack it, if not null, as its text alone."
+        ),
     ] = None,
     widen: Annotated[
         list[str] | None,
@@ -111,10 +119,14 @@ def _added(texts: Sequence[str], fill: str | None, accept_missing: bool) -> Iter
         yield from (replace(AddColumn.of(each), accepts_missing=accept_missing) for each in columns)
 
 
-def _with_fill(declared: object, fill: str) -> dict[str, Any]:
+def _with_fill(declared: object, text: str) -> dict[str, Any]:
+    """The declaration with a fill, whose text is taken as it stands: no quotes are needed, and none are taken off."""
     keys = dict(declared) if isinstance(declared, Mapping) else {"type": declared}
-    expected = "a literal as in YAML: 5, open, 2026-01-31"
-    return {**keys, **mapping_in(f"fill: {fill}".encode(), Code.USAGE, where="--fill", expected=expected)}
+    literal: object = text
+    if str(keys.get("type")).strip().lower() in _AS_JSON:
+        with suppress(ValueError):  # what is no literal of the type is told with the other faults
+            literal = json.loads(text.lower())
+    return {**keys, "fill": literal}
 
 
 def _widened(texts: Sequence[str]) -> Iterator[TableChange]:
