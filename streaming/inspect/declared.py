@@ -97,8 +97,9 @@ def _number(text: object, otherwise: int) -> int:
 def connect_field(schema: Mapping[str, Any]) -> Field:
     """A field of a struct in Connect's schema."""
     made = Field(schema["field"])
-    meaning, kind = schema.get("name", ""), schema.get("type", "")
-    parameters = schema.get("parameters") or {}
+    # A producer may write anything there.
+    meaning, kind = (named if isinstance(named := schema.get(key), str) else "" for key in ("name", "type"))
+    parameters = given if isinstance(given := schema.get("parameters"), dict) else {}
     if meaning in _CONNECT_MEANINGS:
         made.kind = _CONNECT_MEANINGS[meaning]
     elif meaning == DECIMAL:
@@ -281,9 +282,13 @@ def _column(field: Field, format_: RegistryFormat) -> Column | None:
 def _in_avro(column: Column, kind: Schema, default: Any) -> Value:
     """A default by a writer's schema, which is that of the first branch of a union."""
     branches = kind if isinstance(kind, list) else [kind]
-    first = unwrapped(branches[0])["type"]
-    raw = default.encode("latin-1") if isinstance(default, str) and first in ("bytes", "fixed") else default
     plain = [_without_meaning(each) for each in branches]
+    raw = default
+    match unwrapped(branches[0]):
+        case {"type": "bytes" | "fixed"} if isinstance(default, str):
+            raw = default.encode("latin-1")
+        case {"type": "enum", "symbols": symbols}:
+            raw = symbols.index(default)
     written = {"type": "record", "name": "Fill", "fields": [{"name": column.name, "type": plain}]}
     data = BytesIO()
     fastavro.schemaless_writer(data, fastavro.parse_schema(written), {column.name: raw})
@@ -294,9 +299,11 @@ def _in_avro(column: Column, kind: Schema, default: Any) -> Value:
 
 
 def _without_meaning(branch: Schema) -> Schema:
-    return {
-        key: value for key, value in unwrapped(branch).items() if key in ("type", "name", "size", "symbols")
-    }
+    """A schema with the same bytes. A symbol is its number: symbols may have characters that Avro forbids."""
+    plain = unwrapped(branch)
+    if plain["type"] == "enum":
+        return {"type": "int"}
+    return {key: value for key, value in plain.items() if key in ("type", "name", "size")}
 
 
 def _in_json(column: Column, field: Mapping[str, Any], format_: RegistryFormat) -> Value:

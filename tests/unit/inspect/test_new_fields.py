@@ -45,6 +45,7 @@ def logical(kind: str, name: str, **more: Any) -> dict[str, Any]:
 
 
 DECIMAL = logical("bytes", "decimal", precision=10, scale=2)
+FILLED = {"type": "string", "fill": "é b"}
 MICROS = logical("long", "timestamp-micros")
 
 
@@ -68,6 +69,9 @@ MICROS = logical("long", "timestamp-micros")
             "B",
             {"type": "string", "fill": "B"},
         ),
+        # A symbol that Avro forbids and registries hold.
+        ([{"type": "enum", "name": "E-1", "symbols": ["in-progress", "é b"]}, "null"], "é b", FILLED),
+        ({"type": "enum", "name": "E", "symbols": ["A"]}, "B", "string"),
         ("bytes", "\u00ff\u0000", {"type": "binary", "fill": "/wA="}),
         (DECIMAL, "\u0004\u00d2", {"type": "decimal(10,2)", "fill": "12.34"}),
         ([DECIMAL, "null"], "\u0000", {"type": "decimal(10,2)", "fill": "0.00"}),
@@ -133,6 +137,9 @@ CONNECT_DECIMAL = {
     ("field", "expected", "of_event"),
     [
         ({"type": "int32"}, "int", None),
+        ({"type": "int32", "name": ["x"], "parameters": "x"}, "int", None),
+        ({"type": [1]}, "ignored", None),
+        ({"type": None, "parameters": [1]}, "ignored", None),
         ({"type": "int32", "default": None}, "int", None),
         ({"type": "int16", "default": 5}, {"type": "int", "fill": 5}, None),
         ({"type": "int64", "default": 2**62}, {"type": "bigint", "fill": 2**62}, None),
