@@ -216,9 +216,9 @@ def _with(table: TableSchema, column: Column) -> TableSchema:
 def _with_name(table: TableSchema, old: str, new: str) -> TableSchema:
     column = _column_of(table, old, "a new name")
     names = column.names_in_records
-    if new in names:
+    if new == names[0]:
         return table
-    field, *aliases = new, *names
+    field, *aliases = new, *(name for name in names if name != new)
     wanted = replace(column, field=field, aliases=tuple(aliases))
     return _declared(table, {**_columns(table), column.name: wanted.declared})
 

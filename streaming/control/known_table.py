@@ -31,6 +31,7 @@ from state.journal import Entry, Journal
 from state.storage import Storage
 from state.values.bound_table import BoundTable
 from state.values.plan import BatchPlan
+from streaming.core.jobs import MayAlter, jobs_after
 
 
 def version_of(
@@ -49,36 +50,68 @@ def version_of(
     ignored = _ignored(config.upstream_format)
     if entry is None:
         return BoundTable.first(config.table, ignored)
-    plan, begins_in_database = entry.plan, config.initial_postgres is not None
-    is_read = not begins_in_database if plan is None else plan.reading is None
-    jobs, epoch = ([], 0) if plan is None else ([job.state.definition for job in plan.jobs], plan.epoch)
+    plan = entry.plan
+    is_read, epoch = _is_read(config, plan), 0 if plan is None else plan.epoch
+    version = BoundTable.from_binding(entry.table)
+    version = version.declared(config.table, ignored, state=state, is_read=is_read)
 
-    def altered(version: BoundTable, changes: Sequence[TableChange]) -> BoundTable:
+    def next_of(
+        version: BoundTable, changes: Sequence[TableChange], jobs: Sequence[JobDefinition]
+    ) -> BoundTable:
         after = version.altered(changes, state=state, is_read=is_read, epoch=epoch)
-        reason = missing_refusal(changes, jobs)
-        if reason := reason or _refusal(config.upstream_format, version.table, after.table, jobs):
-            raise ConfigError(Code.TABLE_INVALID, where=config.table.name, found=reason)
+        reason = missing_refusal(changes, jobs) or widening_refusal(version.table, after.table, jobs)
+        _raise(config, reason or _refusal(config.upstream_format, version.table, after.table))
         refuse(version.table, after.table)
         return after
 
-    version = BoundTable.from_binding(entry.table)
-    version = version.declared(config.table, ignored, state=state, is_read=is_read)
-    for asked in asked_by(plan):
+    for asked in _asked_by(plan, config, version):
         with suppress(ConfigError, StateError):  # it was refused
-            version = altered(version, asked)
-    return altered(version, changes) if changes else version
+            version = next_of(version, asked, ())
+    jobs = () if plan is None else tuple(job.state.definition for job in plan.jobs)
+    return next_of(version, changes, jobs) if changes else version
 
 
-def _refusal(
-    upstream: UpstreamFormat, before: TableSchema, after: TableSchema, jobs: Sequence[JobDefinition]
-) -> str | None:
-    """The reason why records of the upstream, or outputs of the jobs, can't have a table after changes."""
+def _is_read(config: ServiceConfig, plan: BatchPlan | None) -> bool:
+    """False while the table is being read from its database."""
+    return config.initial_postgres is None if plan is None else plan.reading is None
+
+
+def may_alter(config: ServiceConfig, version: BoundTable) -> MayAlter:
+    """The judgement of changes that barriers of a plan ask for; `version` is the table's, before or behind them."""
+
+    def judge(plan: BatchPlan, changes: Sequence[TableChange]) -> None:
+        after = version.altered(changes, state=config.state, is_read=_is_read(config, plan), epoch=plan.epoch)
+        _raise(config, _refusal(config.upstream_format, version.table, after.table))
+
+    return judge
+
+
+def _raise(config: ServiceConfig, reason: str | None) -> None:
+    if reason is not None:
+        raise ConfigError(Code.TABLE_INVALID, where=config.table.name, found=reason)
+
+
+def _asked_by(
+    plan: BatchPlan | None, config: ServiceConfig, version: BoundTable
+) -> Iterator[tuple[TableChange, ...]]:
+    """The changes that a plan's barriers ask for, but for those that its jobs or the state's form refuse.
+
+    They may be made before its batch is done: rows are the same.
+    """
+    if plan is not None:
+        reports = jobs_after(plan, version.table, may_alter(config, version)).reports
+        refused = {report.epoch for report in reports if report.refused}
+        yield from (changes for epoch, changes in changes_of(plan) if epoch not in refused)
+
+
+def _refusal(upstream: UpstreamFormat, before: TableSchema, after: TableSchema) -> str | None:
+    """The reason why records of the upstream can't have a table after changes."""
     for column in widened(before, after):
         if not isinstance(upstream, RegistryFormat):
             return f"{column.name} widened, and records of format {upstream.form!r} have its type for good"
         if column.type.name is TypeName.DOUBLE and not upstream.framed.value:
             return f"{column.name} widened: as a double, the text of a float is another number"
-    return widening_refusal(before, after, jobs) or upstream.misfit_as_upstream(after)
+    return upstream.misfit_as_upstream(after)
 
 
 def version_in(config: ServiceConfig, storage: Storage, changes: Sequence[TableChange] = ()) -> BoundTable:
@@ -86,11 +119,11 @@ def version_in(config: ServiceConfig, storage: Storage, changes: Sequence[TableC
     return version_of(config, Journal(storage, config.table).current, changes, state=storage.root)
 
 
-def asked_by(plan: BatchPlan | None) -> Iterator[tuple[TableChange, ...]]:
-    """The changes in a plan's barriers. They may be made before its batch is done: rows are the same."""
-    for aligned in () if plan is None else plan.barriers:
+def changes_of(plan: BatchPlan) -> Iterator[tuple[int, tuple[TableChange, ...]]]:
+    """The epochs of a plan's barriers that ask for changes, with these."""
+    for aligned in plan.barriers:
         if isinstance(mutation := aligned.barrier.mutation, Alter):
-            yield changes_from_json(json.loads(mutation.changes))
+            yield aligned.epoch, changes_from_json(json.loads(mutation.changes))
 
 
 def with_version(config: ServiceConfig, version: BoundTable) -> ServiceConfig:

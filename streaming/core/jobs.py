@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from schemas.errors import BackfillError, Code, ConfigError
+from schemas.errors import BackfillError, Code, ConfigError, StateError
 from schemas.job import JobDefinition
 from schemas.kinds.lanes import rescale_misfit
 from schemas.kinds.table_changes import (
@@ -61,7 +61,13 @@ class JobsOutcome:
         return JobsOutcome(other.jobs, reports, self.stop or other.stop, lanes, changes)
 
 
-def jobs_after(plan: BatchPlan, table: TableSchema) -> JobsOutcome:
+MayAlter = Callable[[BatchPlan, Sequence[TableChange]], object]
+"""Raises ConfigError or StateError for changes, together, that the state or the upstream's format forbids."""
+
+
+def jobs_after(
+    plan: BatchPlan, table: TableSchema, may_alter: MayAlter = lambda plan, changes: None
+) -> JobsOutcome:
     """The jobs after a batch is done: those of the plan are open now, then its barriers' mutations in order.
 
     A silent batch opens none: those that are not open start later.
@@ -71,7 +77,7 @@ def jobs_after(plan: BatchPlan, table: TableSchema) -> JobsOutcome:
     for aligned in plan.barriers:
         mutation = aligned.barrier.mutation
         if mutation is not None:
-            outcome |= apply_mutation(
+            found = apply_mutation(
                 mutation,
                 aligned.epoch,
                 outcome.jobs,
@@ -81,11 +87,27 @@ def jobs_after(plan: BatchPlan, table: TableSchema) -> JobsOutcome:
                 partitions=len(plan.first_offsets),
                 read=read,
             )
+            outcome |= _judged(found, plan, outcome.changes, may_alter)
     rises = tuple(
         MutationReport(at.epoch, f"partitions of the upstream rise to {at.barrier.partitions}: {MOVED}")
         for at in (plan.barriers[number] for number in plan.rises)
     )
     return replace(outcome, reports=outcome.reports + rises)
+
+
+def _judged(
+    found: JobsOutcome, plan: BatchPlan, before: Sequence[TableChange], may_alter: MayAlter
+) -> JobsOutcome:
+    """The outcome of one mutation; one with changes that the state forbids, behind those `before`, changes nothing."""
+    if not found.changes:
+        return found
+    try:
+        may_alter(plan, (*before, *found.changes))
+    except (ConfigError, StateError) as error:
+        [report] = found.reports
+        refused = replace(report, text=f"alter: {error.found}", refused=error.code)
+        return replace(found, reports=(refused,), changes=())
+    return found
 
 
 def reads_on(

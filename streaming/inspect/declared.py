@@ -45,7 +45,8 @@ from schemas.json.debezium_values import (
     DebeziumValues,
 )
 from schemas.json.tokens import JsonError, field_schemas
-from schemas.kinds.columns import IDENTIFIER, RESERVED_PREFIX, declared_columns, fill_of
+from schemas.kinds.columns import IDENTIFIER, RESERVED_PREFIX, declared_columns
+from schemas.kinds.fills import fill_of
 from schemas.kinds.table_changes import AddColumn, IgnoreField, TableChange
 from schemas.table import Column
 from schemas.types import ColumnType, Value, json_literal

@@ -58,7 +58,9 @@ class Batches:
         self.replica = self.replica_type(storage, table)
         log = UpstreamLog(setup.upstream_format, setup.begins, self._batch_sizer.likely_bytes)
         scans = self.scans_type(self.replica, log)
-        self.state = StreamState(table, setup.first_offsets, self._batch_sizer, setup.declared_lanes)
+        self.state = StreamState(
+            table, setup.first_offsets, self._batch_sizer, setup.declared_lanes, setup.may_alter
+        )
         self.reading = TableReading(storage, table, setup.reads)
         tasks = self.tasks_type(setup, self.replica, scans, self._batch_sizer, self.reading)
         self._tasks = tasks

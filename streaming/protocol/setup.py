@@ -11,7 +11,7 @@ from schemas.settings.limits import Limits
 from schemas.table import TableSchema
 from state.journal import Journal
 from state.storage import Storage
-from streaming.core.jobs import StartPause
+from streaming.core.jobs import MayAlter, StartPause
 from streaming.protocol.bad_records import BadRecords
 from streaming.protocol.lanes.redelivery import LogResets
 from streaming.protocol.lanes.runner import LaneRunner
@@ -33,7 +33,7 @@ class BatchSetup:
     holds, None: `first_offsets` do. `reads` reads the table from its database, if it starts from there. Lanes keep rows
     by key in `rows_folder`. `schemas` has the schemas of records that name them by id, `registers` gives ids to those
     of outputs. `logged` reads records again whose positions fall; `log_resets` decides whether logs may begin anew.
-    `dropped` are jobs that the operator of a suspended service has dropped.
+    `dropped` are jobs that the operator of a suspended service has dropped. `may_alter` judges changes of the table.
     """
 
     storage: Storage
@@ -57,6 +57,7 @@ class BatchSetup:
     reads: ReadsTable | None = None
     log_resets: LogResets = field(default_factory=LogResets)
     dropped: frozenset[str] = frozenset()
+    may_alter: MayAlter = lambda plan, changes: None
     start_pause: StartPause = field(default_factory=StartPause)
     now_ms: Callable[[], int] = monotonic_ms
 

@@ -20,6 +20,7 @@ from state.values.seen import Marks
 from streaming.core.batch_size import BatchSizer
 from streaming.core.jobs import (
     JobsOutcome,
+    MayAlter,
     MutationReport,
     add_configured,
     ended_where_complete,
@@ -32,13 +33,19 @@ log = structlog.get_logger(__name__)
 class StreamState:
     """Changed by the thread that runs batches, read by others. `first_offsets` is the beginning of the upstream.
 
-    `declared_lanes` are those of the configuration.
+    `declared_lanes` are those of the configuration; `may_alter` as in `jobs_after`.
     """
 
     def __init__(
-        self, table: TableSchema, first_offsets: Sequence[int], batch_sizer: BatchSizer, declared_lanes: int
+        self,
+        table: TableSchema,
+        first_offsets: Sequence[int],
+        batch_sizer: BatchSizer,
+        declared_lanes: int,
+        may_alter: MayAlter,
     ) -> None:
         self._table, self._batch_sizer, self._declared_lanes = table, batch_sizer, declared_lanes
+        self._may_alter = may_alter
         self._beginning = tuple(first_offsets)
         self.position: AlignedBarrier | None = None
         self.jobs: tuple[JobState, ...] = ()
@@ -145,7 +152,7 @@ class StreamState:
 
     def settle(self, plan: BatchPlan, configured: Sequence[JobDefinition]) -> JobsOutcome:
         """Advance to the plan's end. `configured` jobs that are new start there."""
-        outcome = jobs_after(plan, self._table)
+        outcome = jobs_after(plan, self._table, self._may_alter)
         before = {job.name for job in outcome.jobs}
         self.jobs = add_configured(outcome.jobs, configured, plan.epoch)
         dropped = self.progress.keys() - {job.name for job in self.jobs}

@@ -218,6 +218,7 @@ class Startup:
             logged=LoggedRecords(kafka, config.upstream, config.table, config.topics.barriers is None),
             log_resets=self.decisions.log_resets,
             dropped=self.decisions.dropped,
+            may_alter=self.found.may_alter,
             start_pause=self.decisions.start_pause,
         )
         return Batches(setup)

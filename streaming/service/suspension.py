@@ -233,7 +233,8 @@ class TableFaults:
         """
         if not changes or self._state is None or (entry := self._state[0].current) is None:
             return
-        version = self._version_with(changes)
+        # One that a registry refuses leaves the others.
+        version = self._version_with(changes) or self._version_with(())
         if version is not None and version.to_dict() != BoundTable.from_binding(entry.table).to_dict():
             raise AlteredError(Code.SCHEMA_CHANGED, found=in_words(changes))
 

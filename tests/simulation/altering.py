@@ -26,7 +26,7 @@ from state.columns import OFFSET, OP, PARTITION
 from state.journal import Journal
 from state.values.bound_table import BoundTable
 from state.values.last_end import LastEnd
-from streaming.control.known_table import asked_by
+from streaming.control.known_table import changes_of
 from streaming.lane.task import LaneTask
 from streaming.protocol.batches import Batches
 from streaming.protocol.report import BatchReport
@@ -145,7 +145,8 @@ class Altering(Suspending):
             self.version = BoundTable.from_binding(known.table)
         version = self.version.declared(self.file_table, self.ignored, state="s")
         plan = None if known is None else known.plan
-        for changes in (*asked_by(plan), self.decisions.changes):
+        asked = () if plan is None else tuple(changes for _, changes in changes_of(plan))
+        for changes in (*asked, self.decisions.changes):
             version = version.altered(changes, state="s", epoch=0 if plan is None else plan.epoch)
         self.version, self.table = version, version.table
         return super().take_over(journal)

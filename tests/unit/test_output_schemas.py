@@ -172,7 +172,7 @@ def test_a_registry_that_is_away_is_asked_again_after_a_pause_or_for_another_job
 
 
 def test_only_a_job_of_the_file_is_delayed_and_its_later_faults_are_reported() -> None:
-    state = StreamState(TABLE, [0], BatchSizer(1 << 30), 1)
+    state = StreamState(TABLE, [0], BatchSizer(1 << 30), 1, lambda plan, changes: None)
     configured, added = JobState(job(), 5), JobState(job("added"), 5)
     state.configure([configured.definition])
     state.configured, state.jobs = (), (configured, added)

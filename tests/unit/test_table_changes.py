@@ -72,6 +72,9 @@ def test_a_column_is_renamed_in_records_and_keeps_its_own_name() -> None:
     assert columns_after(RenameField("on-day", "day"))["at"]["field"] == ["day", "on-day"]
     twice = columns_after(RenameField("name", "title"), RenameField("title", "heading"))
     assert twice["name"]["field"] == ["heading", "title", "name"]
+    # A record that has another column under the name of between has this one under its first name.
+    back = columns_after(RenameField("name", "title"), RenameField("title", "name"))
+    assert back["name"]["field"] == ["name", "title"]
 
 
 @pytest.mark.parametrize(

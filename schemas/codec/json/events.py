@@ -22,7 +22,7 @@ from schemas.codec.logs import NUMBERS, TEXTS, fields_of_others
 from schemas.codec.results import Flags, null_where, row_type
 from schemas.json.debezium_values import DebeziumValues
 from schemas.json.tokens import NO_SCHEMAS, Fields, JsonError, Kind, Token
-from schemas.kinds.columns import has_utf8
+from schemas.kinds.fills import has_utf8
 from schemas.table import Column
 
 FORM = "a change event in JSON"

@@ -24,7 +24,8 @@ from state.replica import Replica
 from state.storage import Storage
 from state.values.aligned import padded
 from state.values.bound_table import BoundTable
-from streaming.control.known_table import version_of, with_version
+from state.values.plan import BatchPlan
+from streaming.control.known_table import may_alter, version_of, with_version
 from streaming.core.jobs import JobsOutcome, jobs_after
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import admin
@@ -200,7 +201,12 @@ class Surroundings:
         entry = self.entry
         if entry is None or entry.plan is None:
             return JobsOutcome(())
-        return jobs_after(entry.plan, self.config.table)
+        return jobs_after(entry.plan, self.config.table, self.may_alter)
+
+    def may_alter(self, plan: BatchPlan, changes: Sequence[TableChange]) -> None:
+        """Judge changes that barriers of a plan of the state ask for. Raises: as `MayAlter`."""
+        assert self.entry is not None
+        may_alter(self.config, self.version or BoundTable.from_binding(self.entry.table))(plan, changes)
 
     @cached_property
     def start(self) -> AnyStart | None:
