@@ -86,12 +86,14 @@ _TOPIC: Literal["topic"] = "topic"
 class Start:
     """A start from a Delta table.
 
-    `offsets[p]` is the first record of partition p that is read; `rows` are the table's, None where unknown.
+    `offsets[p]` is the first record of partition p that is read; `rows` are the table's, None where unknown. `unread`,
+    of a new one, are the names of its columns that the replica has not.
     """
 
     declared: DeltaStart
     offsets: tuple[int, ...]
     rows: int | None
+    unread: tuple[str, ...] = ()
 
     def bound(self) -> dict[str, Any]:
         """The binding's entry, with JSON values."""

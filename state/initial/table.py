@@ -117,11 +117,22 @@ class SourceTable:
         return sum(size for _, size, _ in self._files)
 
     def columns_of(self, table: TableSchema) -> TableSchema:
-        """The table without the columns that came later: those that this one lacks, and that may be null."""
+        """The table as it was at the start: in the types of then, and without the columns that came later.
+
+        These are those that this one lacks, and that may be null, and those that were not read.
+        """
         names = {field.name for field in self._source.schema().fields}
-        return replace(
-            table, columns=tuple(each for each in table.columns if each.name in names or not each.nullable)
+        columns = (
+            each.at(0)
+            for each in table.columns
+            if not each.nullable or (each.name in names and not each.is_incomplete)
         )
+        return replace(table, columns=tuple(columns))
+
+    def further(self, table: TableSchema) -> tuple[str, ...]:
+        """The names of its columns that are not read."""
+        names = (field.name for field in self._source.schema().fields)
+        return tuple(name for name in names if name not in table.by_name)
 
     def check(self, table: TableSchema) -> None:
         """Check that it has the declared columns; others are ignored.

@@ -18,7 +18,7 @@ from schemas.table import KEYS, TableSchema, declare
 from schemas.types import ColumnType
 
 _IGNORED, _IGNORED_ALL, _WIDTHS = "ignored_columns", "ignored_all", "widths"
-_WAS, _RETIRED, _READ_AS = "was", "retired", "read_as"
+_WAS, _RETIRED, _READ_AS, _UNREAD = "was", "retired", "read_as", "unread"
 """Keys that are written where there is something to say."""
 
 
@@ -27,13 +27,15 @@ class BoundTable:
     """A version of a state's table.
 
     `ignored` are fields of records that are ignored by name. `ignored_all`: any other field was ignored, too, while
-    some records were read. `widths` are the numbers of columns of all versions, the newest last.
+    some records were read. `widths` are the numbers of columns of all versions, the newest last. `unread` are columns
+    of the Delta table that the state started from, which it has not taken.
     """
 
     table: TableSchema
     ignored: frozenset[str] = frozenset()
     ignored_all: bool = True
     widths: tuple[int, ...] = ()
+    unread: frozenset[str] = frozenset()
 
     @classmethod
     def first(cls, table: TableSchema, ignored: Collection[str] | None) -> BoundTable:
@@ -65,7 +67,8 @@ class BoundTable:
         )
         table = replace(table, columns=tuple(columns))
         widths = tuple(raw.get(_WIDTHS, (len(table.columns),)))
-        return cls(table, frozenset(raw.get(_IGNORED, ())), raw.get(_IGNORED_ALL, True), widths)
+        ignored, unread = frozenset(raw.get(_IGNORED, ())), frozenset(raw.get(_UNREAD, ()))
+        return cls(table, ignored, raw.get(_IGNORED_ALL, True), widths, unread)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values for a binding."""
@@ -77,7 +80,7 @@ class BoundTable:
         }
         retired = [column.name for column in self.table.columns if column.is_retired]
         read_as = {column.name: column.read_as for column in self.table.columns if column.read_as}
-        also = {_WAS: was, _RETIRED: retired, _READ_AS: read_as}
+        also = {_WAS: was, _RETIRED: retired, _READ_AS: read_as, _UNREAD: sorted(self.unread)}
         return {**self.table.to_dict(), **own, **{key: found for key, found in also.items() if found}}
 
     def declared(
@@ -126,8 +129,13 @@ class BoundTable:
         return replace(self, table=replace(self.table, columns=tuple(columns)))
 
     def _ignored_names(self, former: BoundTable, column: Column) -> Iterator[str]:
-        """The names that a column had not in another version, and that were ignored in records since."""
+        """The names that a column had not in another version, and that were ignored in records since.
+
+        Its own is among them if rows had it in the table that the state started from.
+        """
         known = _names_in(former.table, column)
+        if not known and column.name in self.unread:
+            yield column.name
         for name in column.names_in_records:
             if name not in known and (self.ignored_all or name in self.ignored):
                 yield name
@@ -138,7 +146,7 @@ class BoundTable:
         """This version, which follows another one. Raises: StateError, as `declared`."""
         if _content(self.table) != _content(former.table):
             if not is_read:
-                found = "further columns, names or types, and a table that is being read from its database"
+                found = "further columns, names or types, and a table that is being read to start from"
                 raise StateError(Code.SCHEMA_CHANGED, where=state, found=found)
             self._refuse_ignored(former, state, accepted)
         return replace(self, widths=tuple(sorted({*self.widths, len(self.table.columns)})))

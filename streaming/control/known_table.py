@@ -72,8 +72,9 @@ def version_of(
 
 
 def _is_read(config: ServiceConfig, plan: BatchPlan | None) -> bool:
-    """False while the table is being read from its database."""
-    return config.initial_postgres is None if plan is None else plan.reading is None
+    """False while the table is being read from its database, or copied from another one."""
+    starts_from_table = config.initial is not None or config.initial_postgres is not None
+    return not starts_from_table if plan is None else plan.reading is None
 
 
 def may_alter(config: ServiceConfig, version: BoundTable) -> MayAlter:

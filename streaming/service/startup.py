@@ -9,7 +9,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from schemas.formats.protocol import UpstreamFormat
 from schemas.settings.config import ServiceConfig
-from state.initial.start import AnyStart, DatabaseStart, TopicStart
+from state.initial.start import AnyStart, DatabaseStart, Start, TopicStart
 from state.journal import Journal
 from state.small_files import EmptyRanges, SchemaFiles
 from state.values.aligned import padded
@@ -107,6 +107,8 @@ class Startup:
         config, version, storage = self.config, self.found.version, self.found.storage
         assert version is not None
         start = self._start(is_new=current is None)
+        if current is None and isinstance(start, Start):
+            version = self.found.version = replace(version, unread=frozenset(start.unread))
         beginning = padded(() if start is None else start.offsets, self.found.beginning)
         # 2. The journal's new owner. A half done batch is finished by as many lanes as began it, and with columns and
         # types that are new in this version: its lanes sent none of them.

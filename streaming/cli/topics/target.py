@@ -311,7 +311,8 @@ def initial_table(start: Start | TopicStart, table: TableSchema) -> InitialTable
 
     def rows() -> Iterator[pa.Table]:
         for part in source.parts(_ROWS_AT_ONCE):
-            for found in part.read(stored):
+            for narrow in part.read(stored):
+                found = narrow.cast(pa.schema([schema.field(name) for name in narrow.column_names]))
                 for field in (field for field in schema if field.name not in stored.by_name):
                     found = found.append_column(field, pa.nulls(found.num_rows, field.type))
                 yield with_fills(found, stored.column_names, table.fills)

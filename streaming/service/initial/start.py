@@ -57,7 +57,7 @@ def _start_from_delta(declared: DeltaStart, config: ServiceConfig, kafka: KafkaS
         offsets = offsets_at(kafka, topic, declared.timestamp)
     assert offsets is not None
     _refuse_beyond_topic(offsets, kafka, topic)
-    return Start(declared, offsets, source.rows)
+    return Start(declared, offsets, source.rows, source.further(config.table))
 
 
 def _refuse_changed(config: ServiceConfig, known: Entry, state: str) -> None:
