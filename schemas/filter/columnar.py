@@ -10,12 +10,14 @@ Three-valued logic is Kleene's: NULL AND FALSE is FALSE, NULL OR TRUE is TRUE. V
 - float and double meet the nearest double, a float widened first. NaN equals itself and is greater than every
   number, -0.0 equals 0.0. (Spark SQL reference, "NaN semantics".)
 - Strings compare by UTF-8 bytes; LIKE spans newlines and counts characters, not bytes, for `_`. It runs on
-  RE2, which doesn't backtrack.
+  RE2, which doesn't backtrack, and not as Arrow's `match_like`: that leaves escapes in a text before, behind or
+  between `%` as they are (26.0).
 - FALSE is below TRUE. Dates and timestamps compare as the numbers that they are.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from decimal import ROUND_FLOOR, Context, Decimal
 from functools import reduce
@@ -48,6 +50,9 @@ _KERNELS: Mapping[Operator, Callable[[pa.Array, pa.Scalar], pa.BooleanArray]] = 
 _LESS = frozenset({Operator.LESS, Operator.LESS_OR_EQUAL})
 _GREATER = frozenset({Operator.GREATER, Operator.GREATER_OR_EQUAL})
 
+_SIGN = re.compile(r"\\?(.)", re.DOTALL)
+"""A character of a LIKE pattern, escaped or not."""
+_OPEN = {"%": ".*", "_": "."}
 _WIDE = Context(prec=100)
 """The context for rounding down: Python's default of 28 digits would be too few."""
 
@@ -75,7 +80,7 @@ def evaluate(condition: Filter, columns: Mapping[str, pa.Array]) -> pa.BooleanAr
         case InList(column, literals):
             return _in_list(columns[column], literals)
         case Like(column, pattern):
-            return pc.match_like(columns[column], pattern)
+            return pc.match_substring_regex(columns[column], _regex(pattern))
         case IsNull(column):
             return pc.is_null(columns[column])
 
@@ -109,6 +114,12 @@ def _compare_exactly(values: pa.Array, operator: Operator, number: Decimal) -> p
             case _:
                 operator = Operator.GREATER
     return _KERNELS[operator](values, pa.scalar(_stored(floor, values.type), values.type))
+
+
+def _regex(pattern: str) -> str:
+    """The regular expression that matches what a LIKE pattern does."""
+    signs = _SIGN.finditer(pattern)
+    return rf"(?s)\A{''.join(_OPEN.get(sign[0]) or re.escape(sign[1]) for sign in signs)}\z"
 
 
 def _in_list(values: pa.Array, literals: Iterable[Literal]) -> pa.BooleanArray:

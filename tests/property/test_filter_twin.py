@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import operator
 
+import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from schemas.filter.ast import (
     Filter,
     InList,
     IsNull,
+    Like,
     Not,
     Operator,
     columns_of,
@@ -64,6 +66,16 @@ def test_every_predicate_is_decided_alike_on_every_edge(column: Column) -> None:
     conditions += [Between(column.name, *pair) for pair in itertools.product(literals[::2], literals[1::2])]
     for condition in conditions:
         assert_decided_alike(condition, EDGES, TABLE)
+
+
+def test_every_short_pattern_is_decided_alike() -> None:
+    signs, letters = ("%", "_", r"\%", r"\_", r"\\", "a", "."), ("a", "\\", "%", "_", ".", "\n")
+    texts = ["".join(each) for size in range(4) for each in itertools.product(letters, repeat=size)]
+    rows: list[Row] = [{"s": text} for text in texts]
+    values = {"s": pa.array(texts)}
+    for pattern in ("".join(each) for size in range(4) for each in itertools.product(signs, repeat=size)):
+        condition = Like("s", pattern)
+        assert evaluate(condition, values).to_pylist() == [decide(condition, row) for row in rows], pattern
 
 
 @given(filters(WIDE), rows_of(WIDE))
