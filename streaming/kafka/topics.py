@@ -27,9 +27,6 @@ _EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]  # ships with
 _LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # likewise
 _LEADER_POLL_S = 0.02
 _MARGIN_S = 5.0
-_NOT_AS_ASKED = frozenset(
-    {KafkaError.INVALID_REPLICATION_FACTOR, KafkaError.INVALID_CONFIG, KafkaError.POLICY_VIOLATION}
-)
 
 PartitionId = tuple[str, int]
 """A topic and one of its partitions."""
@@ -129,10 +126,11 @@ def create_topic(
             answered(client.create_topics([wanted], operation_timeout=settings.wait_s)[topic], settings)
         except KafkaException as raised:
             error = raised.args[0]
-            if error.code() in _NOT_AS_ASKED:
-                raise _not_created(wanted, error) from None
             if error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise translate(error, settings, what=topic) from None
+                problem = translate(error, settings, what=topic)
+                # A broker that answers has a reason in the topic: its name, its copies or its settings.
+                is_topics = problem.code is Code.BROKER_FAILED
+                raise _not_created(wanted, error) if is_topics else problem from None
     count = _await_leaders(client, topic, settings, partitions if gains else 1)
     if count != partitions:
         raise TopicError(
@@ -165,7 +163,7 @@ def _not_created(wanted: NewTopic, error: KafkaError) -> TopicError:
     return TopicError(
         Code.TOPIC_NOT_CREATED,
         where=wanted.topic,
-        found=f"Kafka's error {error.name()} for {wanted.num_partitions} partitions{copies}, "
+        found=f"Kafka's error {error.name()} ({error.str()}) for {wanted.num_partitions} partitions{copies}, "
         f"settings {', '.join(sorted(wanted.config or ()))}",
     )
 

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from schemas.errors import CommitConflict, EnvironmentProblem, Fenced, TopicError
+from schemas.errors import BackfillError, CommitConflict, EnvironmentProblem, Fenced, TopicError
 from schemas.job import JobDefinition
 from state.progress_table import ProgressTable
 from state.replica import Replica
@@ -45,6 +45,7 @@ from streaming.protocol.stream_state import StreamState
 from streaming.protocol.table_read import TableReading
 from streaming.runtime import failpoints
 from streaming.runtime.timing import Stopwatch
+from streaming.sink.protocol import is_of_job
 
 
 @dataclass
@@ -130,7 +131,9 @@ class Executor:
             if (job.opens or job.gains_from is not None) and not plan.silent:
                 try:
                     self.setup.sink_of(job.state.definition).open(job.state.definition)
-                except TopicError as error:
+                except BackfillError as error:
+                    if not is_of_job(error, job.state.definition):
+                        raise
                     return self._without(plan, job.state, error, done)
         if plan.parked:
             try:
@@ -155,7 +158,9 @@ class Executor:
             else:
                 return
 
-    def _without(self, plan: BatchPlan, job: JobState, error: TopicError, done: Done) -> tuple[Effect, ...]:
+    def _without(
+        self, plan: BatchPlan, job: JobState, error: BackfillError, done: Done
+    ) -> tuple[Effect, ...]:
         left = self._changed(plan.with_jobs([each for each in plan.jobs if each.state != job]), done)
         self.state.refuse(job, error)
         return left

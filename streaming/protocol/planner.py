@@ -29,6 +29,7 @@ from streaming.protocol.setup import BatchSetup
 from streaming.protocol.stream_state import StreamState
 from streaming.protocol.table_read import TableReading
 from streaming.scan.kinds import Scans
+from streaming.sink.protocol import is_of_job
 
 log = structlog.get_logger(__name__)
 
@@ -200,7 +201,9 @@ class Planner:
                 raise ConfigError(Code.JOB_INVALID, where=f"job {job.name}", found=misfit)
             hash_key_of(job.definition)
             self._setup.sink_of(job.definition).refuse_used(job.definition)
-        except (ConfigError, TopicError) as error:
+        except BackfillError as error:
+            if not is_of_job(error, job.definition):
+                raise
             if self._journal.is_superseded:  # the records are the successor's
                 raise self._journal.fenced() from error
             # A `Lanes` since the start is no fault of the configuration, for which the service would end.

@@ -22,7 +22,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from dataclasses import dataclass
 from typing import Protocol
 
-from schemas.errors import Code, StateError, TopicError
+from schemas.errors import BackfillError, Code, ConfigError, StateError, TopicError
 from schemas.job import JobDefinition
 from schemas.kinds.kinds import SinkConfig
 from schemas.records import Barrier
@@ -33,6 +33,12 @@ from streaming.sink.output import Output, SinkPartition
 
 Mark = tuple[int, ...]
 """The end of a partition, opaque to all but the sink that made it."""
+
+
+def is_of_job(error: BackfillError, job: JobDefinition) -> bool:
+    """True for an error of a job or of its topics, such as a right that is missing there, and not of the broker."""
+    lacks_right = error.code is Code.AUTH_FAILED and error.where in job.topics
+    return lacks_right or isinstance(error, ConfigError | TopicError)
 
 
 class Writer(Protocol):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from schemas.errors import Code, TopicError
+from schemas.errors import Code, EnvironmentProblem, TopicError
 from schemas.records import Add
 from state.journal import PATH as JOURNAL_PATH
 from streaming.protocol.report import BatchReport
@@ -30,6 +30,18 @@ class MakesNoTopic(Broker):
         raise TopicError(Code.TOPIC_NOT_CREATED, where=topic, found="too many copies")
 
 
+class AllowsNoTopic(Broker):
+    def create_topic(self, topic: str, partitions: int) -> None:
+        self.scheduler.step(f"create {topic}")
+        raise EnvironmentProblem(Code.AUTH_FAILED, where=topic, found="no right to make it")
+
+
+class AllowsNoLook(Broker):
+    def refuse_used(self, topic: str) -> None:
+        self.scheduler.step(f"create {topic}")
+        raise EnvironmentProblem(Code.AUTH_FAILED, where=topic, found="no right to see it")
+
+
 class MakesNoDeadLetters(Broker):
     def create_topic(self, topic: str, partitions: int) -> None:
         if topic.endswith("dead-letters"):
@@ -47,6 +59,14 @@ class Without(Instance):
     def batch_done(self, report: BatchReport) -> None:
         super().batch_done(report)
         self.reports.append(report)
+
+
+class NotAllowed(Without):
+    broker_type = AllowsNoTopic
+
+
+class NotShown(Without):
+    broker_type = AllowsNoLook
 
 
 class Dying(NoFaults):
@@ -69,8 +89,9 @@ def jobs_of_plans(world: World) -> list[int]:
 
 
 @pytest.mark.parametrize("deaths", [0, 1, 2])
-def test_a_job_that_was_added_is_refused_and_batches_go_on(deaths: int) -> None:
-    world = World(job_of_epochs(6), Dying(deaths), instance_type=Without)
+@pytest.mark.parametrize("instance_type", [Without, NotAllowed, NotShown])
+def test_a_job_that_was_added_is_refused_and_batches_go_on(deaths: int, instance_type: type[Without]) -> None:
+    world = World(job_of_epochs(6), Dying(deaths), instance_type=instance_type)
     world.start()
     world.settle()
     assert world.durable.starts == 1 + deaths
@@ -78,9 +99,10 @@ def test_a_job_that_was_added_is_refused_and_batches_go_on(deaths: int) -> None:
     assert isinstance(last, Without)
     assert last.process.alive
     refused = [each.refused for report in last.reports for each in report.outcome.reports if each.refused]
-    assert Code.TOPIC_NOT_CREATED in refused or deaths, "a recovered batch has no listener"
+    code = Code.TOPIC_NOT_CREATED if instance_type is Without else Code.AUTH_FAILED
+    assert code in refused or deaths, "a recovered batch has no listener"
     counts = jobs_of_plans(world)
-    assert 1 in counts, "the journal had the plan before anything was made"
+    assert (1 in counts) == (instance_type is not NotShown), "the journal had the plan before any was made"
     assert counts[-1] == 0
     assert not world.durable.topics.partitions("copy")
 

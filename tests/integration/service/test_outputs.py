@@ -127,6 +127,16 @@ def test_a_topic_that_the_broker_will_not_make_is_an_error_of_the_job(
     assert partitions_of(outputs.kafka, wanted.output) is None
 
 
+def test_a_name_that_is_another_topics_but_for_its_dots_is_an_error_of_the_job(
+    outputs: KafkaSink, topic: Topic
+) -> None:
+    other = f"{topic(partitions=1)}.a_b"
+    create_topic(outputs.kafka, other, 1)
+    with pytest.raises(TopicError, match=f"collides with existing topic: {other}") as caught:
+        outputs.open(job(other.replace("_", ".")))
+    assert caught.value.code is Code.TOPIC_NOT_CREATED
+
+
 def test_the_configuration_says_how_many_copies_topics_have_that_say_nothing(
     outputs: KafkaSink, topic: Topic
 ) -> None:
