@@ -10,19 +10,20 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from schemas.errors import Code, ConfigError, EnvironmentProblem, TopicError
+from schemas.job import JobDefinition
 from schemas.mutations import BRANCHES, named
-from schemas.records import Barrier, Mutation
-from schemas.table import TableSchema
+from schemas.records import Add, Barrier, Mutation
+from schemas.settings.config import ServiceConfig
 from schemas.topics import UpstreamTopics
 from state.values.plan import JobState
-from streaming.control.state_view import StateReader
+from streaming.control.state_view import JobView, StateReader
 from streaming.core.jobs import MutationReport, apply_mutation
 from streaming.kafka.barriers import barrier_in
 from streaming.kafka.clients import KafkaSettings
@@ -176,23 +177,33 @@ class ControlClient:
 def refuse(
     mutation: Mutation,
     epoch: int,
-    jobs: Sequence[JobState],
+    jobs: Sequence[JobView],
     *,
     lanes: int,
-    table: TableSchema,
-    partitions: int | None = None,
-    read: Collection[tuple[str, int]] = (),
+    config: ServiceConfig,
+    partitions: int | None,
 ) -> None:
     """Raises: ConfigError for a mutation that the service would refuse, the jobs being these at a barrier.
 
-    `partitions` and `read` as in `apply_mutation`.
+    `config` has the table in its version by now; `partitions` as in `apply_mutation`.
     """
     outcome = apply_mutation(
-        mutation, epoch, tuple(jobs), lanes=lanes, start=epoch, table=table, partitions=partitions, read=read
+        mutation,
+        epoch,
+        tuple(job.state for job in jobs),
+        lanes=lanes,
+        start=epoch,
+        table=config.table,
+        partitions=partitions,
+        read=[(job.name, job.state.start) for job in jobs if job.is_read],
     )
     for report in outcome.reports:
         if report.refused is not None:
             raise refused(report)
+    if isinstance(mutation, Add):
+        job = JobDefinition.from_json(mutation.job, config.table)
+        if misfit := job.scan.misfit(config.upstream_format):
+            raise ConfigError(Code.JOB_INVALID, where=f"job {job.name}", found=misfit)
 
 
 def refuse_former(kafka: KafkaSettings, topics: UpstreamTopics, mutation: Mutation) -> None:

@@ -94,6 +94,8 @@ class NewJob(_Request):
     barrier_topic: str | None = Field(None, max_length=249)
     read: str | None = Field(None, max_length=63)
     headers: list[str] | None = None
+    new_columns: str | None = Field(None, max_length=63)
+    sink: str | None = Field(None, max_length=63)
 
     def declared(self) -> dict[str, Any]:
         """The job as a configuration has it; a null is a key that is not there."""

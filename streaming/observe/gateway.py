@@ -107,7 +107,7 @@ class ControlApi:
 
     def output(self, job: str) -> OutputStatus:
         """Offsets and readers of a job's output. Raises: ConfigError(JOB_UNKNOWN); as `readers_of`."""
-        known = next((each.definition for each in self.cache.jobs()[2] if each.name == job), None)
+        known = next((each.state.definition for each in self.cache.jobs()[2] if each.name == job), None)
         if known is None:
             raise unknown_job(job)
         return OutputStatus.model_validate(readers_of(self.kafka, known.output))
@@ -115,7 +115,7 @@ class ControlApi:
     def _refuse(self, mutation: Mutation) -> None:
         epoch, lanes, jobs = self.cache.jobs()
         partitions = self.cache.partitions() or None
-        refuse(mutation, epoch, jobs, lanes=lanes, table=self.table, partitions=partitions)
+        refuse(mutation, epoch, jobs, lanes=lanes, config=self.config(), partitions=partitions)
 
     def _addable(self, mutation: Add) -> JobDefinition:
         job = JobDefinition.from_json(mutation.job, self.table).with_partitions(self.cache.partitions())

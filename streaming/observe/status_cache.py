@@ -19,7 +19,6 @@ from schemas.records import Barrier
 from schemas.table import Column
 from state.replica import ReplicaFiles
 from state.small_files import SentCount
-from state.values.plan import JobState
 from streaming.control.state_view import JobView
 from streaming.control.suspended import new_field, skippable, ways_on
 from streaming.core.clocks import Age
@@ -304,10 +303,10 @@ class StatusCache:
         with self._lock:
             return len(self._state.ends) if self._state else 0
 
-    def jobs(self) -> tuple[int, int, tuple[JobState, ...]]:
+    def jobs(self) -> tuple[int, int, tuple[JobView, ...]]:
         """Epoch of the last batch, its lanes, and the jobs after it."""
         with self._lock:
-            now, jobs = self._state, tuple(view.state for view in self._jobs.values())
+            now, jobs = self._state, tuple(self._jobs.values())
             return (now.epoch, now.lanes, jobs) if now else (0, 1, ())
 
     def vnodes(self, job: str) -> list[VnodeStatus] | None:

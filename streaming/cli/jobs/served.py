@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from schemas.errors import Code, ConfigError, EnvironmentProblem, StateError
 from schemas.job import JobDefinition
 from schemas.kinds.table_changes import TableChange
-from schemas.records import Add, Drop, Mutation
+from schemas.records import Drop, Mutation
 from schemas.settings.config import ServiceConfig
 from schemas.table import nearest
 from state.small_files import is_recent, last_seen_ms
@@ -121,21 +121,8 @@ class Served:
         view = self.state_reader.read()
         if view.is_suspended and not isinstance(mutation, Drop):
             raise suspended(self.config.table.name, view.end)
-        states = [job.state for job in view.jobs]
         partitions = len(view.plan.first_offsets) if view.plan else None
-        refuse(
-            mutation,
-            view.epoch,
-            states,
-            lanes=view.lanes,
-            table=self.config.table,
-            partitions=partitions,
-            read=[(job.name, job.state.start) for job in view.jobs if job.is_read],
-        )
-        if isinstance(mutation, Add):
-            job = JobDefinition.from_json(mutation.job, self.config.table)
-            if misfit := job.scan.misfit(self.config.upstream_format):
-                raise ConfigError(Code.JOB_INVALID, where=f"job {job.name}", found=misfit)
+        refuse(mutation, view.epoch, view.jobs, lanes=view.lanes, config=self.config, partitions=partitions)
 
 
 def known_jobs(config: ServiceConfig) -> dict[str, JobDefinition]:
