@@ -7,6 +7,7 @@ the health checks, so the service refuses to listen there without.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import Field
 
@@ -14,7 +15,7 @@ from schemas.errors import Code, ConfigError
 from schemas.faults import Faults
 from schemas.settings.security import OpenKeyFile, Printable, Secret, Section, Security, Variable, is_loopback
 
-_HOST = r"[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\]"
+_HOST = r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]"
 LEAST_TOKEN_CHARACTERS = 16
 
 
@@ -40,15 +41,25 @@ class HttpConfig(Section):
         description="PEM of the certificate that it shows, with its chain: then it is `https`. None: `http`.",
     )
     key_file: OpenKeyFile = None
-    hosts: list[str] = Field(
+    hosts: list[Annotated[str, Field(pattern=rf"^(\*|(\*\.)?({_HOST}))$")]] = Field(
         [], description="Names that this address is asked for by, besides its own; others are refused."
     )
 
     @property
+    def shown_host(self) -> str:
+        """The host to bind, as a URL has it."""
+        assert self.listen is not None
+        return self.listen.rpartition(":")[0]
+
+    @property
     def host(self) -> str:
         """The host to bind, without brackets."""
-        assert self.listen is not None
-        return self.listen.rpartition(":")[0].strip("[]")
+        return self.shown_host.strip("[]")
+
+    @property
+    def names(self) -> list[str]:
+        """The hosts of requests that are served. Those of this machine are, by which `backfill status` asks."""
+        return [self.shown_host, "localhost", "127.0.0.1", "[::1]", *self.hosts]
 
     @property
     def port(self) -> int:

@@ -111,12 +111,8 @@ def served(app: ASGIApp, config: HttpConfig) -> Iterator[str]:
     thread = threading.Thread(target=server.run, args=([listener],), name="http", daemon=True)
     thread.start()
     try:
-        yield f"{config.scheme}://{_shown(config.host)}:{port}"
+        yield f"{config.scheme}://{config.shown_host}:{port}"
     finally:
         server.should_exit = True
         thread.join()
         listener.close()
-
-
-def _shown(host: str) -> str:
-    return f"[{host}]" if ":" in host else host

@@ -105,14 +105,13 @@ def _page(service: Service, cache: StatusCache, metrics: Metrics, token: str | N
         config=lambda: service.config,
         sink_of=Sinks(setup),
     )
-    hosts = [http.host, *(("localhost", "127.0.0.1") if http.is_local else ()), *http.hosts]
     app = build(
         cache,
         metrics,
         gateway,
         lambda: service.config.table,
         door,
-        hosts,
+        http.names,
         plans=gateway.plan,
         ways_on=gateway.lead_on,
         outputs=gateway.output,

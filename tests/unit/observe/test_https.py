@@ -1,4 +1,4 @@
-"""The page and the API over TLS: a real server with a certificate, and the command that asks it."""
+"""The page and the API on real addresses, in the clear and over TLS, and the command that asks them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from schemas.errors import Code, ConfigError
 from schemas.settings.config import check
 from schemas.settings.http import HttpConfig
-from streaming.control.service_api import read_condition
+from streaming.control.service_api import opened, read_condition
 from streaming.observe.middleware import ApiAuth
 from streaming.observe.server import served
 from streaming.observe.status_cache import StatusCache
@@ -74,6 +74,41 @@ def test_a_command_asks_only_who_has_the_very_certificate(
     assert (answer.condition, answer.ready) == ("serving", True)
     other, _ = certificates.issue("other", "page.example")
     assert read_condition(running.model_copy(update={"certificate_file": str(other)})) is None
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]", "0.0.0.0", "[::]"])  # noqa: S104  (a port of a moment)
+def test_an_address_is_asked_by_its_own_name_by_those_of_this_machine_and_by_the_given_ones(
+    host: str, tmp_path: Path
+) -> None:
+    token = private(tmp_path / "token", _TOKEN)
+    config = HttpConfig.model_validate(
+        {"listen": f"{host}:0", "token_file": str(token), "hosts": ["backfill.example", "*.example.org"]}
+    )
+    vitals = Vitals("up", 1_000, late_s=30.0, injects=False)
+    cache = StatusCache("up", "orders", "me", 4, vitals, SOURCE)
+    app = idle_api(cache, ApiAuth(_TOKEN, is_local=False), config.names)
+    with served(app, config) as address:
+        found = config.model_copy(update={"listen": address.removeprefix("http://")})
+        answer = read_condition(found)
+        assert answer is not None
+        assert answer.condition == "starting"
+
+        def asked_by(name: str) -> int:
+            with pytest.raises(urllib.error.HTTPError) as caught:
+                opened(found, "/readyz", {"Host": name}).close()
+            return caught.value.code
+
+        names = [host, "localhost", "backfill.example", "a.example.org"]
+        assert [asked_by(f"{name}:{found.port}") for name in names] == [503] * 4
+        assert [asked_by(name) for name in ("elsewhere.example", "example.org", "[::2]")] == [400] * 3
+
+
+@pytest.mark.parametrize(
+    "name", ["", "backfill.example:8080", "a*.example", "https://backfill.example", "::1"]
+)
+def test_a_name_that_no_request_can_have_is_an_error_of_the_configuration(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"http\.hosts\.1"):
+        check(declared(hosts=["backfill_1.example", name]), path=tmp_path / "config.yaml")
 
 
 def declared(**http: Any) -> dict[str, Any]:
