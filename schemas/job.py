@@ -195,8 +195,8 @@ class JobDefinition:
     def differences(self, other: JobDefinition, table_widths: Collection[int] = ()) -> list[str]:
         """The differences of `other`, the later one, as text for people: `filter was ..., is ...`.
 
-        Keys of `job_keys.MAY_CHANGE` are not compared. Where `other` leaves its columns out they may be the first ones
-        of the table, as many as one of `table_widths`.
+        Keys of `job_keys.MAY_CHANGE` are not compared, and values of `job_keys.NOT_QUOTED` not told. Where `other`
+        leaves its columns out they may be the first ones of the table, as many as one of `table_widths`.
         """
         ours, theirs = json.loads(self.to_json()), json.loads(other.to_json())
         width = len(self.columns)
@@ -205,7 +205,9 @@ class JobDefinition:
         if self.parts_are_partitions and other.parts_are_partitions:  # the upstream's, which may gain some
             theirs["output_partitions"] = ours["output_partitions"]
         return [
-            f"{key} was {json.dumps(ours.get(key))}, is {json.dumps(theirs.get(key))}"
+            f"{key} is another one"
+            if key in job_keys.NOT_QUOTED
+            else f"{key} was {json.dumps(ours.get(key))}, is {json.dumps(theirs.get(key))}"
             for key in dict.fromkeys([*job_keys.KEYS, *ours, *theirs])
             if key not in job_keys.MAY_CHANGE and ours.get(key) != theirs.get(key)
         ]

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from math import inf
 
 from schemas.errors import Code
 from schemas.faults import Faults, brief
 from schemas.formats.protocol import Images, OutputFormat
 from schemas.formats.registry import DEFAULT, OUTPUT_FORMATS, format_keys
+from schemas.kinds.columns import has_utf8
 from schemas.kinds.kinds import DEFAULT_SCAN, SCAN_KINDS, ScanConfig, sink_key
 from schemas.kinds.projection import OutputColumn
 from schemas.records import BARRIER_HEADER, EPOCH_HEADER
@@ -115,6 +117,8 @@ KEYS = {
 }
 MAY_CHANGE = ("allow_retention", "paused")
 """Keys that may change during the life of a job; `paused` counts when it is created."""
+NOT_QUOTED = ("hash_key_file",)
+"""Keys in which a user may have written a secret in place of its file."""
 OWN_KEYS = tuple(KEYS)
 """The keys without those of formats."""
 KEYS |= format_keys(OUTPUT_FORMATS)
@@ -239,7 +243,7 @@ def passed_headers(declared: object, faults: Faults) -> tuple[str, ...]:
     """The names of the headers that records of the output have from the upstream's, sorted."""
     if declared is None:
         return ()
-    if not isinstance(declared, list) or not all(isinstance(name, str) and name for name in declared):
+    if not isinstance(declared, list) or not all(map(_is_text, declared)):
         faults.add(f"headers {brief(declared)} is not a list of names")
         return ()
     for name in sorted(set(declared)):
@@ -268,7 +272,7 @@ def topic_config(
     for key, value in declared.items():
         if not isinstance(key, str) or not _KEY.fullmatch(key):
             faults.add(f"topic_config names {brief(key)}, which is no setting as in min.insync.replicas")
-        elif not isinstance(value, (str, int, float)) or not 0 < len(_text(value)) <= _LONGEST_VALUE:
+        elif not isinstance(value, (str, int, float)) or not _is_text(_text(value), _LONGEST_VALUE):
             faults.add(f"topic_config.{key} {brief(value)} is no text, number or boolean")
         else:
             settings[key] = _text(value)
@@ -280,6 +284,11 @@ def topic_config(
                 f"topic_config.{key} lets the output lose its beginning; allow_retention: true allows it"
             )
     return tuple(sorted(settings.items()))
+
+
+def _is_text(value: object, longest: float = inf) -> bool:
+    """True for a text with a form in UTF-8, not empty; half a surrogate pair could not be sent on."""
+    return isinstance(value, str) and has_utf8(value) and 0 < len(value) <= longest
 
 
 def _text(value: str | float) -> str:

@@ -30,6 +30,7 @@ from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, located
 from streaming.kafka.errors import translated
 from streaming.source.barriers.injecting.control_requests import (
+    MAX_REQUEST_BYTES,
     ControlRequest,
     SuspendedAction,
     decode_request,
@@ -60,10 +61,18 @@ def send_request(
 ) -> str:
     """Put a request into a control topic and wait until it is there; its id. Raises: EnvironmentProblem.
 
-    A barrier takes it within `timeout_s`, or it is refused.
+    A barrier takes it within `timeout_s`, or it is refused. Raises: ConfigError(USAGE) for one that is too long.
     """
     request = ControlRequest(uuid.uuid4().hex, mutation, max(round(timeout_s * 1_000), 1))
-    _produce(kafka, topic, encode_request(request))
+    value = encode_request(request)
+    if len(value) > MAX_REQUEST_BYTES:
+        raise ConfigError(
+            Code.USAGE,
+            found=f"a request of {len(value):,} bytes",
+            expected=f"at most {MAX_REQUEST_BYTES:,}",
+            next_step="write it into the service's configuration, and start that again",
+        )
+    _produce(kafka, topic, value)
     return request.id
 
 

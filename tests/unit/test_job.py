@@ -153,6 +153,7 @@ def test_another_name_is_refused_by_its_own_code(name: Any) -> None:
         ("latency_budget", "2h", "1ms..1h"),
         ("headers", "trace-id", "not a list of names"),
         ("headers", [""], "not a list of names"),
+        ("headers", ["\ud800"], "not a list of names"),
         ("headers", ["epoch"], "the service's own"),
         ("headers", ["a", "barrier"], "the service's own"),
         ("headers", ["a", "a"], "'a' twice"),
@@ -270,6 +271,15 @@ def test_differences_are_named_as_was_and_is() -> None:
     ]
 
 
+def test_what_may_be_a_secret_is_not_told_where_it_differs() -> None:
+    hashing = COPY | {"columns": ["id", {"n": "hash(note)"}]}
+    was, now = (
+        JobDefinition.declare(hashing | {"hash_key_file": f"/{name}"}, TABLE) for name in ("key", "planted")
+    )
+    assert was.differences(now) == ["hash_key_file is another one"]
+    assert was.differences(was) == []
+
+
 @pytest.mark.parametrize("partitions", [1, 3, 4, 16])
 def test_every_partition_gets_a_contiguous_share_of_the_vnodes(partitions: int) -> None:
     job = JobDefinition.declare(COPY | {"output_partitions": partitions}, TABLE)
@@ -301,6 +311,7 @@ def test_what_is_read_begins_with_the_output_and_adds_key_and_filter_columns() -
         ("topic_config", "retention.ms=5", "is no mapping"),
         ("topic_config", {"Retention": 5}, "is no setting"),
         ("topic_config", {"segment.ms": [5]}, "is no text, number or boolean"),
+        ("topic_config", {"segment.ms": "\udfff"}, "is no text, number or boolean"),
         ("topic_config", {"cleanup.policy": "compact,delete"}, "holds compact"),
         ("topic_config", {"retention.ms": 1000}, "allow_retention: true allows it"),
         ("topic_config", {"retention.bytes": 1}, "allow_retention: true allows it"),

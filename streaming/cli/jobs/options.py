@@ -18,6 +18,7 @@ from schemas.table import TableSchema
 from streaming.cli.configuration import JsonOption, places, usage
 from streaming.source.barriers.injecting.control_requests import TryAgain
 
+MOST_TIMEOUT_S = 86_400.0
 _KINDS, _SCANS = ", ".join(OUTPUT_FORMATS), ", ".join(SCAN_KINDS)
 
 
@@ -34,6 +35,7 @@ class RequestOptions:
             "--timeout",
             help="Seconds to wait for a barrier, after which the request is refused, and for its batch.",
             min=0.1,
+            max=MOST_TIMEOUT_S,
         ),
     ] = 30.0
     as_json: JsonOption = False

@@ -35,6 +35,12 @@ def test_a_mistyped_option_is_one_line_with_a_way_on(capsys: pytest.CaptureFixtu
     assert complaint.count("\n") == 1
 
 
+@pytest.mark.parametrize("seconds", ["0", "nan", "inf", "1e300"])
+def test_a_time_that_is_none_is_one_line(capsys: pytest.CaptureFixture[str], seconds: str) -> None:
+    assert main(["pause", "copy", "--timeout", seconds]) == 2
+    assert capsys.readouterr().err.startswith("USAGE: found invalid value for '--timeout'")
+
+
 def test_a_mistyped_command_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["kafak"]) == 2
     assert capsys.readouterr().err.count("\n") == 1

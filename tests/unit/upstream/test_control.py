@@ -9,8 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from schemas.errors import ConfigError
 from schemas.kinds.table_changes import AddColumn, IgnoreField, RenameField, changes_text
 from schemas.records import Add, Alter, Drop, Lanes, Mutation, Pause, Resume, Stop, Throttle
+from streaming.control.client import send_request
+from streaming.kafka.clients import KafkaSettings
 from streaming.source.barriers.injecting.control_requests import (
     MAX_REQUEST_BYTES,
     ControlRequest,
@@ -45,6 +48,12 @@ def test_a_request_carries_the_age_up_to_which_a_barrier_may_take_it(
 ) -> None:
     request = ControlRequest("1", mutation, timeout_ms)
     assert decode_request(encode_request(request)) == request
+
+
+def test_a_request_that_is_too_long_is_refused_before_it_is_sent() -> None:
+    definition = {"name": "wide", "columns": ["c" * 100] * (MAX_REQUEST_BYTES // 100)}
+    with pytest.raises(ConfigError, match=r"a request of 6[0-9],[0-9]{3} bytes; expected at most 65,536"):
+        send_request(KafkaSettings("127.0.0.1:1"), "up.control", Add(json.dumps(definition)))
 
 
 def test_the_form_in_the_manual_is_read() -> None:
