@@ -11,6 +11,7 @@ import re
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.arrays import in_order, rows_by_op, take
+from schemas.arrays import Indices, encoded_by_op, take
 from schemas.avro.columnar import NULL, PRESENT, encode_records
 from schemas.avro.output_schemas import namespace_of, row_record
 from schemas.avro.registered import SchemaIds, frame
@@ -49,14 +50,11 @@ class ConnectorEvents(EventEncoder):
 
     def values(self, ops: Ops, before: Columns, after: Columns) -> pa.BinaryArray:
         """Encode events up to their source."""
-        gone = rows_by_op(pa.array(ops)).get(Op.DELETE)
-        if gone is None:
-            return self._upserts(after)
-        kept = np.flatnonzero(ops != Op.DELETE)
-        groups = [(gone, self._deletes(take(after, gone)))]
-        if len(kept):
-            groups.append((kept, self._upserts(take(after, kept))))
-        return in_order(groups, len(ops))
+
+        def of_op(op: Op, rows: Indices | None) -> pa.BinaryArray:
+            return (self._deletes if op is Op.DELETE else self._upserts)(take(after, rows))
+
+        return encoded_by_op(pa.array(ops), of_op)
 
     def records(self, keys: pa.BinaryArray, values: pa.BinaryArray, ops: Ops, first: int) -> EventRecords:
         events = self._events(values, ops, first)
@@ -87,14 +85,33 @@ def positions(first: int, count: int) -> tuple[Numbers, Numbers]:
     return numbers, _LSN_ZERO + numbers * _LSN_STEP
 
 
+_TEXT, _NUMBER = ColumnType(TypeName.STRING), ColumnType(TypeName.BIGINT)
+
+
+def _texts(*names: str) -> tuple[Column, ...]:
+    return tuple(Column(name, _TEXT, nullable=False) for name in names)
+
+
+_ORIGIN_COLUMNS = _texts("version", "connector", "name")
+_MOMENT_COLUMNS = (Column("ts_ms", _NUMBER, nullable=False), *_texts("snapshot", "db"))
+_SEQUENCE_COLUMNS = (Column("sequence", _TEXT, nullable=True),)
+_RELATION_COLUMNS = _texts("schema", "table")
+_POSITION_COLUMNS = tuple(Column(name, _NUMBER, nullable=True) for name in ("txId", "lsn"))
+_SOURCE_COLUMNS = (
+    *_ORIGIN_COLUMNS,
+    *_MOMENT_COLUMNS,
+    *_SEQUENCE_COLUMNS,
+    *_RELATION_COLUMNS,
+    *_POSITION_COLUMNS,
+)
+_BLOCK_COLUMNS = (
+    *_texts("id"),
+    *(Column(name, _NUMBER, nullable=False) for name in ("total_order", "data_collection_order")),
+)
+_END_COLUMNS = *_texts("op"), Column("ts_ms", _NUMBER, nullable=True)
+
 _SOURCE = b',"source":{'
 _OP = re.compile(rb'"op":"([cud])"')
-_SOURCE_TYPES = {
-    **dict.fromkeys(("version", "connector", "name"), "string"),
-    "ts_ms": "int64",
-    **dict.fromkeys(("snapshot", "db", "sequence", "schema", "table"), "string"),
-    **dict.fromkeys(("txId", "lsn"), "int64"),
-}
 
 
 class JsonDebeziumEvents(ConnectorEvents):
@@ -159,26 +176,23 @@ class JsonDebeziumEvents(ConnectorEvents):
         return cells(array, kind, "json" if as_text.get(kind.name, True) else "json-schema")
 
     def _events(self, values: pa.BinaryArray, ops: Ops, first: int) -> pa.BinaryArray:
-        return _row_by_row([values, *self._origins(ops, first), self._frame[1]])
-
-    def _origins(self, ops: Ops, first: int) -> list[Piece]:
         now = int(self._clock() * 1000)
         numbers, lsns = positions(first, len(ops))
-        lsn = _texts(lsns)
+        lsn, transaction = (
+            pa.array(each).cast(pa.string()).cast(pa.binary()) for each in (lsns, TRANSACTION + numbers)
+        )
         letters = pa.array([LETTERS[op].encode() for op in Op], pa.binary()).take(pa.array(ops))
-        return [
-            _SOURCE,
+        pieces = [
+            *(values, _SOURCE),
             f'"version":"{own_version()}","connector":"{CONNECTOR[0]}","name":"{CONNECTOR[1]}","ts_ms":{now},'.encode(),
             rb'"snapshot":"false","db":"test","sequence":"[\"',
             *(lsn, rb"\",\"", lsn, rb'\"]","schema":"public","table":'),
             text(self._table.name).encode(),
-            *(b',"txId":', _texts(TRANSACTION + numbers), b',"lsn":', lsn),
+            *(b',"txId":', transaction, b',"lsn":', lsn),
             *(b'},"transaction":null,"op":"', letters, f'","ts_ms":{now}}}'.encode()),
+            self._frame[1],
         ]
-
-
-def _texts(numbers: Numbers) -> pa.BinaryArray:
-    return pa.array(numbers).cast(pa.string()).cast(pa.binary())
+        return _row_by_row(pieces)
 
 
 def _row_by_row(pieces: list[Piece]) -> pa.BinaryArray:
@@ -187,37 +201,18 @@ def _row_by_row(pieces: list[Piece]) -> pa.BinaryArray:
 
 def _json_envelope(columns: Sequence[Column]) -> Schema:
     row = connect_row("Value", columns, optional=True)
-    source = [connect_field(name, {"type": kind}) for name, kind in _SOURCE_TYPES.items()]
-    transaction = {"id": "string", "total_order": "int64", "data_collection_order": "int64"}
-    block = [connect_field(name, {"type": kind}) for name, kind in transaction.items()]
+    source = [replace(column, nullable=False) for column in _SOURCE_COLUMNS]
     fields = [
         {**row, "field": "before"},
         {**row, "field": "after"},
-        {**connect_struct("Source", source), "field": "source"},
-        {**connect_struct("Transaction", block, optional=True), "field": "transaction"},
+        {**connect_row("Source", source), "field": "source"},
+        {**connect_row("Transaction", _BLOCK_COLUMNS, optional=True), "field": "transaction"},
         connect_field("op", {"type": "string"}),
         connect_field("ts_ms", {"type": "int64"}, optional=True),
     ]
     return connect_struct("Envelope", fields)
 
 
-_TEXT, _NUMBER = ColumnType(TypeName.STRING), ColumnType(TypeName.BIGINT)
-_ORIGIN_COLUMNS = tuple(Column(name, _TEXT, nullable=False) for name in ("version", "connector", "name"))
-_MOMENT_COLUMNS = (
-    Column("ts_ms", _NUMBER, nullable=False),
-    *(Column(name, _TEXT, nullable=False) for name in ("snapshot", "db")),
-)
-_SEQUENCE_COLUMNS = (Column("sequence", _TEXT, nullable=True),)
-_RELATION_COLUMNS = tuple(Column(name, _TEXT, nullable=False) for name in ("schema", "table"))
-_POSITION_COLUMNS = tuple(Column(name, _NUMBER, nullable=True) for name in ("txId", "lsn"))
-_SOURCE_COLUMNS = (
-    *_ORIGIN_COLUMNS,
-    *_MOMENT_COLUMNS,
-    *_SEQUENCE_COLUMNS,
-    *_RELATION_COLUMNS,
-    *_POSITION_COLUMNS,
-)
-_END_COLUMNS = Column("op", _TEXT, nullable=False), Column("ts_ms", _NUMBER, nullable=True)
 _TAIL = re.compile(rb"\x02([cud])\x02[\x80-\xff]*[\x00-\x7f]\Z", re.DOTALL)
 """The op and the time, with which an event ends."""
 
@@ -286,13 +281,11 @@ def _constant(columns: Sequence[Column], *values: str | int) -> bytes:
 
 
 def _avro_envelope(columns: Sequence[Column], topic: str) -> Schema:
-    block = [Column("id", _TEXT, nullable=False)]
-    block += [Column(name, _NUMBER, nullable=False) for name in ("total_order", "data_collection_order")]
     fields: list[dict[str, Any]] = [
         {"name": "before", "type": ["null", row_record("Value", columns, None)], "default": None},
         {"name": "after", "type": ["null", "Value"], "default": None},
         {"name": "source", "type": row_record("Source", _SOURCE_COLUMNS, None)},
-        {"name": "transaction", "type": ["null", row_record("block", block, None)], "default": None},
+        {"name": "transaction", "type": ["null", row_record("block", _BLOCK_COLUMNS, None)], "default": None},
         {"name": "op", "type": "string"},
         {"name": "ts_ms", "type": ["null", "long"], "default": None},
     ]
