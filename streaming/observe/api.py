@@ -30,8 +30,7 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from schemas.errors import BackfillError, Code, ConfigError
 from schemas.job import JobDefinition
-from schemas.records import Add, Alter, Drop, Lanes, Mutation, Pause, Resume, Throttle
-from schemas.table import TableSchema
+from schemas.records import Add, Alter, Drop, Lanes, Pause, Resume, Throttle
 from streaming.observe.changes import (
     JobEstimate,
     Limit,
@@ -41,6 +40,7 @@ from streaming.observe.changes import (
     WantedLanes,
     WayOn,
 )
+from streaming.observe.gateway import ControlApi
 from streaming.observe.metrics import Metrics
 from streaming.observe.middleware import (
     REFUSALS,
@@ -62,33 +62,13 @@ if TYPE_CHECKING:
 _STATIC = File(__file__).parent / "page"
 _SCRIPTS = ("charts", "page", "sentence", "hour", "facts", "jobs", "new-job", "table")
 _PAGE = {"/": "index.html", "/page.css": "page.css", **{f"/{name}.js": f"{name}.js" for name in _SCRIPTS}}
-Requests = Callable[[Mutation], str]
-"""Checks a mutation, sends it and returns the request's id. Raises: BackfillError."""
-Plans = Callable[[JobDefinition], JobEstimate]
-"""Estimates a job. Raises: BackfillError for one that can't be created."""
-
-Outputs = Callable[[str], OutputStatus]
-"""Looks at the output of a job. Raises: BackfillError."""
-
-WaysOn = Callable[[WayOn], str]
-"""Tells a suspended table how to go on; the request's id. Raises: BackfillError."""
-
 JobName = Annotated[str, Path(description="Name of a job.", max_length=63, pattern=r"^[a-z0-9][a-z0-9-]*$")]
 
 
 def build(
-    cache: StatusCache,
-    metrics: Metrics,
-    requests: Requests,
-    table: Callable[[], TableSchema],
-    door: ApiAuth,
-    hosts: list[str],
-    *,
-    plans: Plans,
-    ways_on: WaysOn,
-    outputs: Outputs,
+    cache: StatusCache, metrics: Metrics, control: ControlApi, door: ApiAuth, hosts: list[str]
 ) -> FastAPI:
-    """The application. `hosts` are the names that it answers to; `table` is the one that jobs read by now."""
+    """The application. `hosts` are the names that it answers to."""
     app = FastAPI(
         title="arrangement-backfill",
         version=version("arrangement-backfill"),
@@ -104,9 +84,9 @@ def build(
     app.add_exception_handler(RequestValidationError, not_as_described)
     app.add_exception_handler(HTTPException, not_here)
     app.include_router(_machine_routes(cache, metrics, door))
-    app.include_router(_status_routes(cache, outputs, door))
-    app.include_router(_job_routes(requests, plans, table, door))
-    app.include_router(_table_routes(requests, ways_on, door))
+    app.include_router(_status_routes(cache, control, door))
+    app.include_router(_job_routes(control, door))
+    app.include_router(_table_routes(control, door))
     app.include_router(_pace_routes(cache, door))
     _serve_page(app)
     return app
@@ -146,7 +126,7 @@ def _router(path: str, tag: str, right: Callable[..., None], *refusals: int) -> 
     return APIRouter(prefix=path, tags=[tag], dependencies=[Depends(right)], responses=responses)
 
 
-def _status_routes(cache: StatusCache, outputs: Outputs, door: ApiAuth) -> APIRouter:
+def _status_routes(cache: StatusCache, control: ControlApi, door: ApiAuth) -> APIRouter:
     router = _router("/api/v1", "looking", door.require_read, 401, 404, 422)
 
     @router.get("/status")
@@ -175,68 +155,65 @@ def _status_routes(cache: StatusCache, outputs: Outputs, door: ApiAuth) -> APIRo
     @router.get("/jobs/{job}/output", responses={503: REFUSALS[503]})
     def output(job: JobName) -> OutputStatus:
         """Offsets and consumer groups of a job's output, as its broker has them now."""
-        return outputs(job)
+        return control.output(job)
 
     return router
 
 
-def _job_routes(
-    requests: Requests, plans: Plans, table: Callable[[], TableSchema], door: ApiAuth
-) -> APIRouter:
+def _job_routes(control: ControlApi, door: ApiAuth) -> APIRouter:
     every = (400, 401, 403, 404, 408, 409, 413, 422, 503)
     router = _router("/api/v1/jobs", "steering", door.require_control, *every)
 
     @router.post("", status_code=202)
     def create(job: NewJob) -> Taken:
         """A new job: the whole table, then every change, into a topic of its own."""
-        definition = JobDefinition.declare(job.declared(), table())
-        return Taken(wanted=requests(Add(definition.to_json())))
+        return Taken(wanted=control.send(Add(JobDefinition.declare(job.declared(), control.table).to_json())))
 
     @router.post("/plan")
     def plan(job: NewJob) -> JobEstimate:
         """Estimate what it would read, send and take; nothing is started or changed."""
-        return plans(JobDefinition.declare(job.declared(), table()))
+        return control.plan(JobDefinition.declare(job.declared(), control.table))
 
     @router.delete("/{job}", status_code=202)
     def drop(job: JobName) -> Taken:
         """End a job; its topic stays."""
-        return Taken(wanted=requests(Drop(job)))
+        return Taken(wanted=control.send(Drop(job)))
 
     @router.post("/{job}/pause", status_code=202)
     def pause(job: JobName) -> Taken:
         """Halt its backfill; live changes go on."""
-        return Taken(wanted=requests(Pause(job)))
+        return Taken(wanted=control.send(Pause(job)))
 
     @router.post("/{job}/resume", status_code=202)
     def resume(job: JobName) -> Taken:
         """Go on with its backfill."""
-        return Taken(wanted=requests(Resume(job)))
+        return Taken(wanted=control.send(Resume(job)))
 
     @router.post("/{job}/throttle", status_code=202)
     def throttle(job: JobName, limit: Limit) -> Taken:
         """Bound the snapshot rows per second that it reads."""
-        return Taken(wanted=requests(Throttle(job, limit.rate_limit)))
+        return Taken(wanted=control.send(Throttle(job, limit.rate_limit)))
 
     return router
 
 
-def _table_routes(requests: Requests, ways_on: WaysOn, door: ApiAuth) -> APIRouter:
+def _table_routes(control: ControlApi, door: ApiAuth) -> APIRouter:
     router = _router("/api/v1", "steering", door.require_control, 400, 401, 403, 409, 422, 503)
 
     @router.post("/lanes", status_code=202)
     def lanes(wanted: WantedLanes) -> Taken:
         """Change the number of lanes, while jobs go on; it stays so through restarts."""
-        return Taken(wanted=requests(Lanes(wanted.lanes)))
+        return Taken(wanted=control.send(Lanes(wanted.lanes)))
 
     @router.post("/alter", status_code=202)
     def alter(wanted: WantedChanges) -> Taken:
         """Add columns, and names that records have for them, or ignore fields."""
-        return Taken(wanted=requests(Alter(wanted.text())))
+        return Taken(wanted=control.send(Alter(wanted.text())))
 
     @router.post("/suspended", status_code=202, responses={404: REFUSALS[404]})
     def lead_on(way: WayOn) -> Taken:
         """Try again, without the records or the job that are named."""
-        return Taken(wanted=ways_on(way))
+        return Taken(wanted=control.lead_on(way))
 
     return router
 

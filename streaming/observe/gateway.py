@@ -1,10 +1,12 @@
-"""The API's control requests: impossible ones are refused, the rest is sent to the control topic."""
+"""The control requests of the API: impossible ones are refused, others go to the control topic; an output's readers."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
 from schemas.job import JobDefinition
 from schemas.kinds.table_changes import TableChange, changes_from_json
@@ -17,11 +19,11 @@ from streaming.control.cost import cost_of
 from streaming.control.known_table import version_in
 from streaming.control.suspended import not_suspended, suspended
 from streaming.kafka.clients import KafkaSettings
-from streaming.kafka.readers import readers_of
-from streaming.kafka.topics import watermarks
+from streaming.kafka.errors import translated
+from streaming.kafka.topics import Watermarks, admin, answered, watermarks
 from streaming.observe.changes import JobEstimate, WayOn
 from streaming.observe.middleware import unknown_job
-from streaming.observe.models import OutputStatus
+from streaming.observe.models import OutputStatus, ReaderStatus
 from streaming.observe.status_cache import StatusCache
 from streaming.registry.outputs import OutputSchemas
 from streaming.sink.protocol import SinkOf
@@ -31,6 +33,9 @@ from streaming.source.barriers.injecting.control_requests import (
     SuspendedAction,
     TryAgain,
 )
+
+MOST_GROUPS = 500
+"""Groups of a cluster that are asked, a request each."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +53,7 @@ class ControlApi:
     def table(self) -> TableSchema:
         return self.config().table
 
-    def __call__(self, mutation: Mutation) -> str:
+    def send(self, mutation: Mutation) -> str:
         """Check a mutation against the current jobs, and send it; the request's id.
 
         Raises: ConfigError as the service would refuse it, TopicError for an output that is in use,
@@ -110,7 +115,7 @@ class ControlApi:
         known = next((each.state.definition for each in self.cache.jobs()[2] if each.name == job), None)
         if known is None:
             raise unknown_job(job)
-        return OutputStatus.model_validate(readers_of(self.kafka, known.output))
+        return readers_of(self.kafka, known.output)
 
     def _refuse(self, mutation: Mutation) -> None:
         epoch, lanes, jobs = self.cache.jobs()
@@ -121,3 +126,44 @@ class ControlApi:
         job = JobDefinition.from_json(mutation.job, self.table).with_partitions(self.cache.partitions())
         self.sink_of(job).refuse_used(job)
         return job
+
+
+def readers_of(settings: KafkaSettings, topic: str) -> OutputStatus:
+    """The offsets that a topic holds now, and its consumer groups, those that are furthest behind first.
+
+    Groups without Describe are left out by the broker; what commits no offsets to Kafka, as many sinks, is not seen.
+
+    Raises: TopicError(TOPIC_MISSING), EnvironmentProblem.
+    """
+    client = admin(settings)
+    marks = watermarks(settings, topic, client=client)
+    asked = [TopicPartition(topic, number) for number in range(len(marks))]
+    with translated(settings, what="consumer groups"):
+        groups = answered(client.list_consumer_groups(request_timeout=settings.wait_s), settings).valid
+        states = {each.group_id: each.state.name for each in groups}
+        futures = {
+            group: client.list_consumer_group_offsets(
+                [ConsumerGroupTopicPartitions(group, asked)], request_timeout=settings.wait_s
+            )[group]
+            for group in sorted(states)[:MOST_GROUPS]
+        }
+        offsets = {group: answered(each, settings).topic_partitions for group, each in futures.items()}
+    readers = [
+        ReaderStatus(group=group, state=states[group], behind=behind)
+        for group, places in offsets.items()
+        if (behind := _behind(places, marks)) is not None
+    ]
+    readers.sort(key=lambda each: (-each.behind, each.group))
+    held = sum(each.stable - each.earliest for each in marks)
+    return OutputStatus(offsets=held, readers=readers, unasked=max(0, len(states) - MOST_GROUPS))
+
+
+def _behind(places: Sequence[TopicPartition], marks: Sequence[Watermarks]) -> int | None:
+    """The offsets up to the end that are unread; None for a group without an offset in the topic."""
+    known = {each.partition: each.offset for each in places if each.offset >= 0}
+    if not known:
+        return None
+    # A partition without an offset, or with one that was deleted, is read from what is there.
+    return sum(
+        max(0, each.stable - max(known.get(number, 0), each.earliest)) for number, each in enumerate(marks)
+    )

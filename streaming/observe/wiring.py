@@ -105,17 +105,7 @@ def _page(service: Service, cache: StatusCache, metrics: Metrics, token: str | N
         config=lambda: service.config,
         sink_of=Sinks(setup),
     )
-    app = build(
-        cache,
-        metrics,
-        gateway,
-        lambda: service.config.table,
-        door,
-        http.names,
-        plans=gateway.plan,
-        ways_on=gateway.lead_on,
-        outputs=gateway.output,
-    )
+    app = build(cache, metrics, gateway, door, http.names)
     with served(app, http) as address:
         log.info("page", address=address)
         yield address

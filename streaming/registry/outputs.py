@@ -215,7 +215,10 @@ class Registering:
         self._attempts: dict[str, _Attempt] = {}
 
     def ids_of(self, job: JobDefinition) -> SchemaIds:
-        """The ids of a job's schemas, registered at the first call. See `protocol.setup.RegistersSchemas`."""
+        """The ids of a job's schemas, registered at the first call.
+
+        Raises: EnvironmentProblem(REGISTRY_UNREACHABLE) while there is no answer; errors of `register`.
+        """
         name = job.to_json()
         attempt = self._attempts.get(name)
         if attempt is None:
@@ -233,5 +236,5 @@ class Registering:
         return attempt.ids
 
     def forget(self, job: JobDefinition) -> None:
-        """See `protocol.setup.RegistersSchemas`."""
+        """Forget what is known of a job's schemas, which are registered anew when it is asked for again."""
         self._attempts.pop(job.to_json(), None)

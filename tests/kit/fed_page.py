@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import cast
 
 from schemas.epoch import epoch_from_unix_ms
 from schemas.errors import Code, EnvironmentProblem
@@ -21,6 +22,7 @@ from streaming.core.jobs import MutationReport
 from streaming.kafka.topics import Watermarks
 from streaming.observe.api import build
 from streaming.observe.changes import JobEstimate, WayOn
+from streaming.observe.gateway import ControlApi
 from streaming.observe.metrics import Metrics
 from streaming.observe.middleware import ApiAuth
 from streaming.observe.models import DiskStatus, OutputStatus, ReaderStatus
@@ -65,6 +67,7 @@ class FedPage:
     All its clocks are `now_s` seconds behind its begin, and stand still until a test sets them.
     """
 
+    table = TABLE
     now_s: float = 0.0
     maintenance: tuple[Maintenance, ...] = QUIET
     disk: DiskStatus | None = DISK
@@ -150,7 +153,7 @@ class FedPage:
             [Margin(0, 9, 500_000.0), Margin(1, 9, 600_000.0)],
         )
 
-    def steer(self, mutation: Mutation) -> str:
+    def send(self, mutation: Mutation) -> str:
         """Take effect at once."""
         self.steered.append(mutation)
         if isinstance(mutation, Pause | Resume):
@@ -208,17 +211,7 @@ class FedPage:
     def served(self) -> Iterator[str]:
         """The address, while the block runs."""
         door = ApiAuth(TOKEN, is_local=True)
-        app = build(
-            self.cache,
-            Metrics(),
-            self.steer,
-            lambda: TABLE,
-            door,
-            ["127.0.0.1"],
-            plans=self.plan,
-            ways_on=self.lead_on,
-            outputs=self.output,
-        )
+        app = build(self.cache, Metrics(), cast("ControlApi", self), door, ["127.0.0.1"])
         with served(app, HttpConfig.model_validate({"listen": "127.0.0.1:0"})) as address:
             yield address
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from typing import cast
 
 import pytest
 from fastapi import FastAPI
@@ -16,13 +17,14 @@ from schemas.records import Add, Alter, Drop, Lanes, Pause, Resume, Throttle
 from state.values.progress import Completed, InProgress, Progress
 from streaming.kafka.topics import Watermarks
 from streaming.observe.api import build
+from streaming.observe.gateway import ControlApi
 from streaming.observe.metrics import Metrics
 from streaming.observe.middleware import MAX_BODY_BYTES, ApiAuth
 from streaming.observe.status_cache import StatusCache
 from streaming.service.vitals import Vitals
 from streaming.source.retention import Margin
 from tests.kit.api_requests import Requests
-from tests.kit.reports import SOURCE, TABLE, barrier, job, report
+from tests.kit.reports import SOURCE, barrier, job, report
 
 TOKEN = "a token of the test"
 AWAY = EnvironmentProblem(Code.BROKER_UNREACHABLE, found="no answer", expected="one", next_step="start it")
@@ -43,17 +45,7 @@ def application(
     )
     cache.newest = lambda: [(barrier(1_800_000_000_000), 0), (None, 2)]
     door = ApiAuth(token, is_local=is_local)
-    app = build(
-        cache,
-        metrics,
-        requests,
-        lambda: TABLE,
-        door,
-        ["testserver"],
-        plans=requests.plan,
-        ways_on=requests.lead_on,
-        outputs=requests.output,
-    )
+    app = build(cache, metrics, cast("ControlApi", requests), door, ["testserver"])
     return app, cache, metrics, requests
 
 
