@@ -30,9 +30,9 @@ from schemas.records import BARRIER_HEADER, Op
 from streaming.events.encoders import EventEncoder
 from streaming.events.generator import ChangeGenerator, ChangeMix, GeneratedChanges
 from streaming.kafka.clients import TRANSACTION_TIMEOUT_MS, KafkaSettings
-from streaming.kafka.column_batches import ColumnBatches
 from streaming.kafka.consumer import RangeReader, header_of
 from streaming.kafka.errors import translate, translated
+from streaming.kafka.native import RecordProducer
 
 _CHUNK = 65_536
 _CLIENT_ID = "changes"
@@ -82,8 +82,8 @@ class ChangeSender:
                 }
             )
         )
-        # The native way calls no callback for a record that was not delivered: only a transaction fails with it.
-        self._columns = ColumnBatches(self._producer)
+        # The other way calls no callback for a record that was not delivered: only a transaction fails with it.
+        self._columns = RecordProducer(self._producer)
         self.sent = SentChanges()
 
     def _on_failure(self, error: KafkaError | None, _: Message) -> None:

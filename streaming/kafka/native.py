@@ -7,7 +7,7 @@ numpy lays those of all records out, and `map` makes the calls.
 
 The producer itself, its transactions and its errors stay confluent-kafka's: only the handle is borrowed. Its location
 is known for one layout of objects, that of the versions below; nothing is read from memory elsewhere, and
-`open_columns` takes the public way (`column_batches`) then. Message structs: librdkafka's rdkafka.h,
+`open_columns` takes the public way (`RecordProducer`) then. Message structs: librdkafka's rdkafka.h,
 `rd_kafka_message_t`.
 """
 
@@ -21,6 +21,7 @@ from importlib.metadata import version
 from itertools import repeat
 from operator import length_hint
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import confluent_kafka
@@ -29,8 +30,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import structlog
 from confluent_kafka import KafkaException, Producer
-
-from streaming.kafka.column_batches import NO_HEADERS, ColumnBatches
 
 _log = structlog.get_logger(__name__)
 _COPY, _BY_PARTITION = 0x2, 0x8
@@ -45,7 +44,8 @@ _VERSION = version("confluent-kafka")
 _POLL_S = 0.005
 _METADATA_S = 15.0
 _CHUNK_RECORDS = 10_000
-"""Records with headers that are laid out at a time."""
+"""Records that are laid out, or taken out of their columns, at a time."""
+NO_HEADERS: Mapping[str, bytes] = MappingProxyType({})
 
 # All fields, those that stay zero too: numpy copies no bytes between fields, and what is in `private` is taken for a
 # pointer when the delivery is reported.
@@ -104,7 +104,7 @@ def _load() -> ctypes.CDLL:
     return library
 
 
-def open_columns(producer: Producer, client_id: str) -> ColumnProducer | ColumnBatches:
+def open_columns(producer: Producer, client_id: str) -> ColumnProducer | RecordProducer:
     """The fastest available producer of columns. `client_id` is the producer's `client.id`.
 
     Close it before the producer.
@@ -112,7 +112,7 @@ def open_columns(producer: Producer, client_id: str) -> ColumnProducer | ColumnB
     handle = _handle(producer, client_id)
     if handle is None:
         _warn(_VERSION)
-        return ColumnBatches(producer)
+        return RecordProducer(producer)
     return ColumnProducer(producer, handle)
 
 
@@ -227,6 +227,49 @@ class ColumnProducer:
         if code:
             raise KafkaException(confluent_kafka.KafkaError(code))
         self._library.rd_kafka_metadata_destroy(found)
+
+
+class RecordProducer:
+    """Sends columns as `ColumnProducer`, record by record through confluent-kafka's public interface."""
+
+    def __init__(self, producer: Producer) -> None:
+        self._producer = producer
+        self._known_topics: set[str] = set()
+
+    def expect(self, topics: Iterable[str]) -> None:
+        """Does nothing: leaders are looked up topic by topic here, see `ColumnProducer.expect`."""
+
+    def send(
+        self,
+        topic: str,
+        partitions: npt.NDArray[np.int32] | None,
+        keys: pa.Array,
+        values: pa.Array,
+        headers: Mapping[str, bytes] = NO_HEADERS,
+    ) -> None:
+        """See `ColumnProducer.send`."""
+        if topic not in self._known_topics:
+            self._producer.list_topics(
+                topic, timeout=_METADATA_S
+            )  # as `ColumnProducer`: leaders have to be known
+            self._known_topics.add(topic)
+        more = {"headers": dict(headers)} if headers else {}
+        for start in range(0, len(values), _CHUNK_RECORDS):
+            part = slice(start, start + _CHUNK_RECORDS)
+            numbers = repeat(_ANY_PARTITION) if partitions is None else partitions[part].tolist()
+            for number, key, value in zip(
+                numbers, keys[part].to_pylist(), values[part].to_pylist(), strict=False
+            ):
+                while True:
+                    try:
+                        self._producer.produce(topic, value, key, number, **more)
+                        break
+                    except BufferError:
+                        self._producer.poll(_POLL_S)
+        self._producer.poll(0)
+
+    def close(self) -> None:
+        """Does nothing: no record is held back."""
 
 
 class _HeaderRecords:

@@ -29,10 +29,9 @@ from schemas.records import BARRIER_HEADER, EPOCH_HEADER, Barrier
 from schemas.settings.limits import HEADROOM_BYTES
 from schemas.types import MAX_VALUE_BYTES
 from streaming.kafka.clients import KafkaSettings
-from streaming.kafka.column_batches import ColumnBatches
 from streaming.kafka.consumer import RangeReader
 from streaming.kafka.errors import translated
-from streaming.kafka.native import ColumnProducer, open_columns
+from streaming.kafka.native import ColumnProducer, RecordProducer, open_columns
 from streaming.kafka.topics import PartitionId, admin, end_offsets, partitions_of, watermarks
 from streaming.kafka.transactions import TransactionalProducer
 from streaming.sink.columns import EncodedRecords, OutputChanges, SnapshotRows
@@ -58,7 +57,7 @@ class OutputClient:
         self,
         kafka: KafkaSettings,
         transactions: TransactionalProducer,
-        columns: ColumnProducer | ColumnBatches,
+        columns: ColumnProducer | RecordProducer,
     ) -> None:
         self._kafka, self._transactions, self._columns = kafka, transactions, columns
         self._producer = transactions.producer

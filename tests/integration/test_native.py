@@ -13,9 +13,8 @@ from confluent_kafka import KafkaException, Message, Producer
 from schemas.errors import Fenced
 from streaming.kafka import native
 from streaming.kafka.clients import KafkaSettings
-from streaming.kafka.column_batches import NO_HEADERS, ColumnBatches
 from streaming.kafka.consumer import RangeReader, located
-from streaming.kafka.native import ColumnProducer, open_columns
+from streaming.kafka.native import NO_HEADERS, ColumnProducer, RecordProducer, open_columns
 from streaming.kafka.transactions import TransactionalProducer
 from tests.kit.real import await_condition
 
@@ -31,7 +30,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> type
     if request.param == "known layout":
         return ColumnProducer
     monkeypatch.setattr(native, "_KNOWN_VERSIONS", frozenset())
-    return ColumnBatches
+    return RecordProducer
 
 
 def test_the_way_is_the_one_that_the_version_allows(bootstrap: str, way: type) -> None:
@@ -41,7 +40,7 @@ def test_the_way_is_the_one_that_the_version_allows(bootstrap: str, way: type) -
 
 def test_a_handle_that_answers_to_another_name_is_not_used(bootstrap: str) -> None:
     producer = Producer(KafkaSettings(bootstrap).producer(**NAMED))
-    assert type(open_columns(producer, "others")) is ColumnBatches
+    assert type(open_columns(producer, "others")) is RecordProducer
 
 
 def test_a_topic_that_librdkafka_will_not_have_is_an_error(bootstrap: str) -> None:
