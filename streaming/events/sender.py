@@ -26,11 +26,12 @@ from confluent_kafka import KafkaError, Message, Producer
 from xxhash import xxh3_64_intdigest
 
 from schemas.errors import Code, TopicError
-from schemas.records import BARRIER_HEADER, Op
+from schemas.records import Op
 from streaming.events.encoders import EventEncoder
 from streaming.events.generator import ChangeGenerator, ChangeMix, GeneratedChanges
+from streaming.kafka.barriers import is_marked
 from streaming.kafka.clients import TRANSACTION_TIMEOUT_MS, KafkaSettings
-from streaming.kafka.consumer import RangeReader, header_of
+from streaming.kafka.consumer import RangeReader
 from streaming.kafka.errors import translate, translated
 from streaming.kafka.native import RecordProducer
 
@@ -200,9 +201,6 @@ class LiveLoad:
             self._sender.send(self._generator.mixed(load.due(time.monotonic()), self._shares))
 
 
-_CHUNK = 65_536
-
-
 @dataclass(slots=True)
 class _TopicHistory:
     """Hashes, ops and checksums of the changes read so far; those of one key are in the order of the log."""
@@ -213,7 +211,7 @@ class _TopicHistory:
 
     def add(self, message: Message, events: EventEncoder) -> None:
         """Add a record. Raises: ValueError for one that is no test event of any table."""
-        if header_of(message, BARRIER_HEADER) is not None:
+        if is_marked(message):
             return
         key, value = message.key(), message.value()
         if not isinstance(key, bytes) or isinstance(value, str):

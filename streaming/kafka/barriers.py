@@ -30,6 +30,11 @@ class FoundBeside:
     end: int
 
 
+def is_marked(record: Message) -> bool:
+    """True for a record with the header of a barrier."""
+    return header_of(record, BARRIER_HEADER) is not None
+
+
 def barrier_in(message: Message, *, beside: bool) -> Barrier | None:
     """The barrier in a record of a barrier topic or of the data; None if it is none. Raises: InputError."""
     if beside:

@@ -253,7 +253,7 @@ class RecordProducer:
                 topic, timeout=_METADATA_S
             )  # as `ColumnProducer`: leaders have to be known
             self._known_topics.add(topic)
-        more = {"headers": dict(headers)} if headers else {}
+        more: dict[str, Any] = {"headers": dict(headers)} if headers else {}
         for start in range(0, len(values), _CHUNK_RECORDS):
             part = slice(start, start + _CHUNK_RECORDS)
             numbers = repeat(_ANY_PARTITION) if partitions is None else partitions[part].tolist()

@@ -44,7 +44,7 @@ from streaming.service.suspension import Decisions
 from streaming.sink.dead_letters import read_letters
 from streaming.sink.kafka import TableLetters
 from streaming.sink.kafka_reader import begins as first_barriers
-from streaming.source.barriers.found import newest_barrier
+from streaming.source.barriers.injecting.target import newest_barrier
 from streaming.source.barriers.kinds import barrier_source
 from streaming.source.barriers.source import BarrierSetup, BarrierSource
 from streaming.source.direct_read import DirectReader, LoggedRecords, QuietIntervals

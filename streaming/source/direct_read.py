@@ -25,8 +25,9 @@ from state.values.aligned import padded
 from state.values.plan import BatchPlan
 from streaming.core.planning import markers_of
 from streaming.core.redelivery import Logged
+from streaming.kafka.barriers import is_marked
 from streaming.kafka.clients import KafkaSettings
-from streaming.kafka.consumer import RangeReader, header_of, located
+from streaming.kafka.consumer import RangeReader, located
 from streaming.runtime.timing import Stopwatch
 from streaming.source.decoded import AFTER, BEFORE, POSITION, RecordDecoder, decoder_of
 from streaming.source.records import RawRecord, Records
@@ -169,8 +170,7 @@ def _is_nothing(message: Message, plan: BatchPlan, markers: frozenset[RecordId])
     place = located(message)
     if place in plan.skipped:
         return True
-    is_marker = header_of(message, BARRIER_HEADER) is not None and message.key() is None
-    return is_marker and place in markers
+    return is_marked(message) and message.key() is None and place in markers
 
 
 @dataclass(frozen=True)

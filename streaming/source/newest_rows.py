@@ -13,10 +13,10 @@ import structlog
 from schemas.errors import BackfillError
 from schemas.formats.protocol import UpstreamFormat
 from schemas.formats.row_names import LOST_AFTER, FieldHistory, FieldsSeen, row_names
-from schemas.records import BARRIER_HEADER
 from schemas.table import TableSchema
+from streaming.kafka.barriers import is_marked
 from streaming.kafka.clients import KafkaSettings
-from streaming.kafka.consumer import RangeReader, header_of
+from streaming.kafka.consumer import RangeReader
 from streaming.kafka.topics import Watermarks
 
 OF_A_LOOK = 1_000
@@ -64,7 +64,7 @@ class NewestRows:
         for chunk in self._reader.read(self._topic, ranges):
             for message in chunk:
                 value = message.value()
-                if not value or header_of(message, BARRIER_HEADER) is not None:
+                if not value or is_marked(message):
                     continue
                 names = self._names(value)
                 if names is not None:

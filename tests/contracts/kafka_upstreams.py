@@ -15,10 +15,9 @@ from state.values.aligned import AlignedBarrier
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader
 from streaming.kafka.topics import admin, create_topic, end_offsets, stable_offsets_of
-from streaming.source.barriers.found import newest_barrier
 from streaming.source.barriers.in_data import Announcements, EmbeddedBarriers, InjectedBarriers
 from streaming.source.barriers.injecting.injector import BarrierInjector
-from streaming.source.barriers.injecting.target import DataTopicTarget, SeparateTopicTarget
+from streaming.source.barriers.injecting.target import DataTopicTarget, SeparateTopicTarget, newest_barrier
 from streaming.source.barriers.separate_topic import FollowedTopic, InjectedSeparateBarriers, SeparateBarriers
 from streaming.source.barriers.source import BarrierSource
 from streaming.source.kafka import UpstreamSource

@@ -1,43 +1,25 @@
-"""The barriers among the records of an upstream, and the one that was injected last.
+"""The barriers among the records of an upstream.
 
 Spark's stream finds barriers among all records. At a start some thousand records behind the last batch are searched
 without Spark, while its JVM comes up, so that the first batch need not wait for the stream.
-
-The last barrier is mostly near the end of each partition, and a short look back finds it. A topic without one, or one
-whose injector was away for hours, has millions of records behind it: for those there is a search that does not handle
-records one by one, Spark's for a service. It goes back from the end in windows until every partition has one.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import structlog
 from confluent_kafka import Message
 
 from schemas.avro.codec import MAX_BARRIER_BYTES, decode_barrier
 from schemas.errors import Code, InputError, TopicError
 from schemas.records import BARRIER_HEADER, Barrier, RecordId
-from schemas.topics import UpstreamTopics
-from streaming.kafka.barriers import barrier_in
 from streaming.kafka.clients import KafkaSettings
-from streaming.kafka.consumer import RangeReader, header_of, located
+from streaming.kafka.consumer import RangeReader, located
 from streaming.source.retention import Gaps
 
 _LOOK_RECORDS, _LOOK_BYTES = 200_000, 256 << 20
 """Limits of a search: about a second, less than the start of Spark."""
-_NEAR_RECORDS, _NEAR_BYTES = 400_000, 256 << 20
-"""Limits for all partitions together: a reader in Python takes a second for them, and Spark's first search five."""
-_RECORDS_A_PARTITION, _BYTES_A_PARTITION = 10_000, 1 << 20
-"""Further limits for each partition: the time that Spark takes to open a consumer for it."""
-_WINDOW_RECORDS = 4_000_000
-"""Records of all partitions together, in one call of a search."""
-BarrierSearch = Callable[[Sequence[int], Sequence[int]], Iterable[tuple[int, Barrier]]]
-"""The barriers of [first[p], end[p]) of every partition p, each with its partition, in offset order within one."""
-
-_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,75 +120,6 @@ def _marked(message: Message) -> Marked | None:
     return Marked(located(message), value, len(value or b""), header, ambiguous)
 
 
-@dataclass(frozen=True, slots=True)
-class BarrierLookup:
-    """Finds an upstream's last barrier. `left_out` are no barriers; without `search` a reader reads all back."""
-
-    topics: UpstreamTopics
-    left_out: frozenset[RecordId] = frozenset()
-    search: BarrierSearch | None = None
-
-    @property
-    def _topic(self) -> str:
-        return self.topics.with_barriers
-
-    def last(self, reader: RangeReader, partitions: int) -> Barrier | None:
-        """The last barrier of the topic, None for one without any. Raises: as `agreed`; as `barrier_in`."""
-        near: dict[str, float] = {}
-        if self.search is not None:
-            near = {
-                "most": _NEAR_RECORDS / partitions + _RECORDS_A_PARTITION,
-                "most_bytes": _NEAR_BYTES + _BYTES_A_PARTITION * partitions,
-            }
-        looks = self._look_back(reader, range(partitions), **near)
-        found = {number: barrier for number, (barrier, _) in looks.items() if barrier is not None}
-        if self.search is not None:
-            found |= self._far(
-                reader, {number: since for number, (_, since) in looks.items() if number not in found}
-            )
-        return agreed(self._topic, [found.get(number) for number in range(partitions)])
-
-    def last_of(self, reader: RangeReader, partition: int) -> Barrier | None:
-        """The last barrier of a partition."""
-        return self._look_back(reader, [partition])[partition][0]
-
-    def _look_back(
-        self, reader: RangeReader, partitions: Collection[int], **near: float
-    ) -> dict[int, tuple[Barrier | None, int]]:
-        """The last barrier of each partition, and the offset at which the search ended; `near` as of `look_back`."""
-
-        def is_barrier(record: Message) -> bool:
-            return header_of(record, BARRIER_HEADER) is not None and located(record) not in self.left_out
-
-        is_beside = self.topics.barriers is not None
-        return {
-            number: (None if message is None else barrier_in(message, beside=is_beside), since)
-            for number, (message, since) in reader.look_back(
-                self._topic, partitions, is_barrier, **near
-            ).items()
-        }
-
-    def _far(self, reader: RangeReader, seen: Mapping[int, int]) -> dict[int, Barrier]:
-        """The last barriers of partitions without one behind the offset at which the near search ended."""
-        assert self.search is not None
-        marks = reader.watermarks(self._topic)
-        ends = [max(seen.get(number, 0), each.earliest) for number, each in enumerate(marks)]
-        found: dict[int, Barrier] = {}
-        while left := sum(end - each.earliest for end, each in zip(ends, marks, strict=True)):
-            if left > _WINDOW_RECORDS:
-                _log.info("looking_for_the_last_barrier", upstream=self._topic, records=left)
-            share = min(_WINDOW_RECORDS / left, 1.0)
-            firsts = [
-                end - math.ceil((end - each.earliest) * share) for end, each in zip(ends, marks, strict=True)
-            ]
-            found |= dict(self.search(firsts, ends))
-            ends = [
-                each.earliest if number in found else first
-                for number, (first, each) in enumerate(zip(firsts, marks, strict=True))
-            ]
-        return found
-
-
 def agreed(topic: str, found: Sequence[Barrier | None]) -> Barrier | None:
     """The barrier that all partitions of a topic end with that were there then; None where none has any.
 
@@ -236,10 +149,3 @@ def agreed(topic: str, found: Sequence[Barrier | None]) -> Barrier | None:
                 other=f"in another partition: {last.curr}",
             )
     return last
-
-
-def newest_barrier(kafka: KafkaSettings, topics: UpstreamTopics) -> int:
-    """The epoch of the last barrier in the first partition, aligned or not; 0 without any."""
-    with RangeReader(kafka) as reader:
-        barrier = BarrierLookup(topics).last_of(reader, 0)
-    return 0 if barrier is None else barrier.curr

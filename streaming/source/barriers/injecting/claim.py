@@ -24,9 +24,10 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 from schemas.errors import Code, TopicError
-from schemas.records import BARRIER_HEADER, Barrier
+from schemas.records import Barrier
 from schemas.settings.limits import duration_text
-from streaming.kafka.consumer import RangeReader, header_of
+from streaming.kafka.barriers import is_marked
+from streaming.kafka.consumer import RangeReader
 
 ALONE = "backfill barriers"
 """Owner of an injector without a state."""
@@ -87,7 +88,7 @@ class BarrierWatch:
         """Raises: as `RangeReader.read`."""
         begin, self._next = self._next, self._reader.watermarks(self._topic)[0].stable
         chunks = list(self._reader.read(self._topic, {0: (begin, self._next)}))
-        return any(header_of(message, BARRIER_HEADER) is not None for chunk in chunks for message in chunk)
+        return any(is_marked(message) for chunk in chunks for message in chunk)
 
 
 def outlive(

@@ -1,10 +1,17 @@
-"""Topics of an injector's barriers, for writing and for finding the last one: the data, or a separate topic."""
+"""Topics of an injector's barriers, for writing and for finding the last one: the data, or a separate topic.
+
+The last barrier is mostly near the end of each partition, and a short look back finds it. A topic without one, or one
+whose injector was away for hours, has millions of records behind it: for those there is a search that does not handle
+records one by one, Spark's for a service. It goes back from the end in windows until every partition has one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol, Self
 
+import structlog
 from confluent_kafka import KafkaError, Message, Producer
 
 from schemas.avro.codec import barrier_header, encode_barrier
@@ -15,15 +22,26 @@ from schemas.settings.job_keys import BARRIER_TOPIC
 from schemas.topics import UpstreamTopics
 from state.values.aligned import padded
 from streaming.core.clocks import TokenBucket
-from streaming.kafka.barriers import FoundBeside, beside_barrier_in
+from streaming.kafka.barriers import FoundBeside, barrier_in, beside_barrier_in, is_marked
 from streaming.kafka.clients import KafkaSettings
-from streaming.kafka.consumer import RangeReader, header_of, located
+from streaming.kafka.consumer import RangeReader, located
 from streaming.kafka.topics import create_topic, require_topic, stable_offsets_of
 from streaming.runtime.timing import monotonic_ms
-from streaming.source.barriers.found import BarrierLookup, BarrierSearch, agreed
+from streaming.source.barriers.found import agreed
+
+_NEAR_RECORDS, _NEAR_BYTES = 400_000, 256 << 20
+"""Limits for all partitions together: a reader in Python takes a second for them, and Spark's first search five."""
+_RECORDS_A_PARTITION, _BYTES_A_PARTITION = 10_000, 1 << 20
+"""Further limits for each partition: the time that Spark takes to open a consumer for it."""
+_WINDOW_RECORDS = 4_000_000
+"""Records of all partitions together, in one call of a search."""
+BarrierSearch = Callable[[Sequence[int], Sequence[int]], Iterable[tuple[int, Barrier]]]
+"""The barriers of [first[p], end[p]) of every partition p, each with its partition, in offset order within one."""
 
 Ends = Callable[[], tuple[int, ...]]
 """The exclusive end of a barrier's interval in each partition of the data, once its transaction is committed."""
+
+_log = structlog.get_logger(__name__)
 
 
 class BarrierTarget(Protocol):
@@ -35,7 +53,7 @@ class BarrierTarget(Protocol):
         """Check or create the topics; returns their number of partitions. Raises: TopicError, EnvironmentProblem."""
 
     def last(self, reader: RangeReader, partitions: int) -> Barrier | None:
-        """The last barrier, when no transaction is open that may hold one. Raises: as `BarrierLookup.last`."""
+        """The last barrier, when no transaction is open that may hold one. Raises: as `agreed`; InputError."""
 
     def last_near(self, reader: RangeReader) -> Barrier | None:
         """The last barrier of partition 0 unless it is far from the end; asked for before `last`."""
@@ -45,7 +63,10 @@ class BarrierTarget(Protocol):
 
 
 class DataTopicTarget(BarrierTarget):
-    """Barriers in the data topic. `left_out` are marked records that are no barriers, see `BarrierLookup`."""
+    """Barriers in the data topic. `left_out` are marked records that are no barriers.
+
+    Without `search` a reader reads all back to the last barrier.
+    """
 
     def __init__(
         self,
@@ -54,16 +75,61 @@ class DataTopicTarget(BarrierTarget):
         search: BarrierSearch | None = None,
     ) -> None:
         self.topics = UpstreamTopics.of(topic) if isinstance(topic, str) else topic
-        self._lookup = BarrierLookup(self.topics, left_out, search)
+        self._left_out, self._search = left_out, search
 
     def open(self, kafka: KafkaSettings) -> int:
         return require_topic(kafka, self.topics.data)
 
     def last(self, reader: RangeReader, partitions: int) -> Barrier | None:
-        return self._lookup.last(reader, partitions)
+        near: dict[str, float] = {}
+        if self._search is not None:
+            near = {
+                "most": _NEAR_RECORDS / partitions + _RECORDS_A_PARTITION,
+                "most_bytes": _NEAR_BYTES + _BYTES_A_PARTITION * partitions,
+            }
+        looks = self._look_back(reader, range(partitions), **near)
+        found = {number: barrier for number, (barrier, _) in looks.items() if barrier is not None}
+        if self._search is not None:
+            unfound = {number: since for number, (_, since) in looks.items() if number not in found}
+            found |= self._far(reader, unfound, self._search)
+        return agreed(self.topics.data, [found.get(number) for number in range(partitions)])
 
     def last_near(self, reader: RangeReader) -> Barrier | None:
-        return self._lookup.last_of(reader, 0)
+        return self._look_back(reader, [0])[0][0]
+
+    def _look_back(
+        self, reader: RangeReader, partitions: Collection[int], **near: float
+    ) -> dict[int, tuple[Barrier | None, int]]:
+        """The last barrier of each partition, and the offset at which the search ended; `near` as of `look_back`."""
+
+        def is_barrier(record: Message) -> bool:
+            return is_marked(record) and located(record) not in self._left_out
+
+        looks = reader.look_back(self.topics.data, partitions, is_barrier, **near)
+        return {
+            number: (None if message is None else barrier_in(message, beside=False), since)
+            for number, (message, since) in looks.items()
+        }
+
+    def _far(self, reader: RangeReader, seen: Mapping[int, int], search: BarrierSearch) -> dict[int, Barrier]:
+        """The last barriers of partitions without one behind the offset at which the near search ended."""
+        topic = self.topics.data
+        marks = reader.watermarks(topic)
+        ends = [max(seen.get(number, 0), each.earliest) for number, each in enumerate(marks)]
+        found: dict[int, Barrier] = {}
+        while left := sum(end - each.earliest for end, each in zip(ends, marks, strict=True)):
+            if left > _WINDOW_RECORDS:
+                _log.info("looking_for_the_last_barrier", upstream=topic, records=left)
+            share = min(_WINDOW_RECORDS / left, 1.0)
+            firsts = [
+                end - math.ceil((end - each.earliest) * share) for end, each in zip(ends, marks, strict=True)
+            ]
+            found |= dict(search(firsts, ends))
+            ends = [
+                each.earliest if number in found else first
+                for number, (first, each) in enumerate(zip(firsts, marks, strict=True))
+            ]
+        return found
 
     def send(self, producer: Producer, barrier: Barrier) -> Ends:
         """One copy in each partition of the data. An interval ends behind its copy."""
@@ -143,7 +209,7 @@ class SeparateTopicTarget(BarrierTarget):
 
     def last(self, reader: RangeReader, partitions: int) -> Barrier | None:
         """The last record of each partition; where its interval ends is where the next one begins."""
-        found = [self._tail(reader, number) for number in range(partitions)]
+        found = self._tails(reader, partitions)
         self._ends = [each.end if each else 0 for each in found]
         if self._pace is not None:  # what retention took is not read
             self._ends = [
@@ -154,14 +220,12 @@ class SeparateTopicTarget(BarrierTarget):
 
     def last_near(self, reader: RangeReader) -> Barrier | None:
         # It is always near the end.
-        found = self._tail(reader, 0)
+        [found] = self._tails(reader, 1)
         return found.barrier if found else None
 
-    def _tail(self, reader: RangeReader, partition: int) -> FoundBeside | None:
-        record = reader.last(
-            self._topic, partition, lambda record: header_of(record, BARRIER_HEADER) is not None
-        )
-        return None if record is None else beside_barrier_in(record)
+    def _tails(self, reader: RangeReader, partitions: int) -> list[FoundBeside | None]:
+        looks = reader.look_back(self._topic, range(partitions), is_marked)
+        return [None if look.message is None else beside_barrier_in(look.message) for look in looks.values()]
 
     def send(self, producer: Producer, barrier: Barrier) -> Ends:
         """One copy in each partition of the barrier topic. Intervals end at the data's last stable offsets now.
@@ -187,6 +251,13 @@ class SeparateTopicTarget(BarrierTarget):
 def target_of(topics: UpstreamTopics, pace: BarrierPace | None = None) -> BarrierTarget:
     """The target of an upstream's barriers: its data topic, or its barrier topic if it has one, by this pace."""
     return DataTopicTarget(topics) if topics.barriers is None else SeparateTopicTarget(topics, pace)
+
+
+def newest_barrier(kafka: KafkaSettings, topics: UpstreamTopics) -> int:
+    """The epoch of the last barrier in the first partition, aligned or not; 0 without any."""
+    with RangeReader(kafka) as reader:
+        barrier = target_of(topics).last_near(reader)
+    return 0 if barrier is None else barrier.curr
 
 
 def refuse_unfit(
