@@ -22,7 +22,8 @@ from rich.table import Table
 from schemas.errors import Code, ConfigError, LawViolation
 from streaming.demo.config import LIVE_RATE, OUTPUTS, DemoConfig, Upstream
 from streaming.demo.console import StepConsole
-from streaming.demo.run import STEPS, DemoOutcome, LatencySummary, run_demo
+from streaming.demo.latency import Latencies
+from streaming.demo.run import STEPS, DemoOutcome, run_demo
 from streaming.runtime import logs
 from streaming.runtime.paths import log_folder
 
@@ -115,10 +116,11 @@ def _figures(outcome: DemoOutcome, rows: int, took_s: float) -> Table:
     return table
 
 
-def _latency(latency: LatencySummary | None) -> str:
-    if latency is None:
+def _latency(latencies: Latencies) -> str:
+    if not len(latencies):
         return "none"
-    return f"readable after {latency.p50_ms / 1_000:.1f} s (median), {latency.p99_ms / 1_000:.1f} s (p99)"
+    p50_s, p99_s = (latencies.percentile_ms(share) / 1_000 for share in (0.50, 0.99))
+    return f"readable after {p50_s:.1f} s (median), {p99_s:.1f} s (p99)"
 
 
 def _broken(outcome: DemoOutcome) -> LawViolation:

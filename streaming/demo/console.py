@@ -118,7 +118,6 @@ class DemoProgress:
 
     job: str
     vnode_count: int
-    batches: int = 0
     barriers: int = 0
     changes: int = 0
     snapshot_rows: int = 0
@@ -136,7 +135,6 @@ class DemoProgress:
     def note(self, report: BatchReport) -> None:
         now = time.time()
         with self._changed:
-            self.batches += 1
             self.barriers += len(report.plan.barriers)
             self.changes += report.changes
             self.snapshot_rows += report.snapshot_rows.get(self.job, 0)

@@ -3,7 +3,6 @@
 A change becomes readable for committed readers together with the barrier that closes its interval. So two
 things are enough: when each partition's last stable offset moved (a thread asks every 20 ms), and, afterwards,
 at which offsets the output's barriers lie and at which times the upstream's changes were produced (CreateTime).
-Either topic may have its barriers in a separate topic.
 """
 
 from __future__ import annotations
@@ -12,17 +11,14 @@ import bisect
 import threading
 import time
 from array import array
-from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
 from confluent_kafka import Message
 
 from schemas.records import BARRIER_HEADER
-from streaming.kafka.barriers import beside_barrier_in
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, header_of, located
 from streaming.kafka.topics import admin, stable_offsets, watermarks
@@ -54,15 +50,14 @@ class Latencies:
 class StableOffsets:
     """Watches an output topic while it is open; `latencies` gives the latencies of the upstream's changes afterwards.
 
-    `topic` has the output's barriers, `barriers` is the upstream's separate topic of barriers, if any.
-    `moves[p]` are (last stable offset of partition p, Unix seconds at which it was first seen).
+    `topic` has the output's barriers; those of the upstream are in its data. `moves[p]` are (last stable offset of
+    partition p, Unix seconds at which it was first seen).
     """
 
     kafka: KafkaSettings
     upstream: str
     topic: str
     partitions: int
-    barriers: str | None = None
     moves: list[list[tuple[int, float]]] = field(init=False)
     _upstream_ends: list[int] = field(init=False)
     _stop: threading.Event = field(default_factory=threading.Event)
@@ -102,32 +97,15 @@ class StableOffsets:
 
     def _intervals(self, reader: RangeReader, partition: int, end: int) -> Iterator[tuple[array[float], int]]:
         """Times of production of the changes of each interval since the watch began, with its barrier."""
-        beside = self._ends_beside(reader, partition)
         waiting = array("d")
         for chunk in reader.read(self.upstream, {partition: (self._upstream_ends[partition], end)}):
             for message in chunk:
-                while beside and beside[0][0] <= located(message)[1]:
-                    yield waiting, beside.popleft()[1]
-                    waiting = array("d")
                 epoch = _epoch(message)
                 if epoch is None:
                     waiting.append(message.timestamp()[1] / 1_000)
                     continue
                 yield waiting, epoch
                 waiting = array("d")
-        if beside and beside[0][0] <= end:
-            yield waiting, beside[0][1]
-
-    def _ends_beside(self, reader: RangeReader, partition: int) -> deque[tuple[int, int]]:
-        """The end of each interval of the upstream, with its barrier; none where barriers are in the data."""
-        if self.barriers is None:
-            return deque()
-        marks = reader.watermarks(self.barriers)[partition]
-        messages = chain.from_iterable(
-            reader.read(self.barriers, {partition: (marks.earliest, marks.stable)})
-        )
-        found = filter(None, map(beside_barrier_in, messages))
-        return deque((each.end, each.barrier.curr) for each in found)
 
     def _barriers_readable(self, reader: RangeReader) -> dict[int, float]:
         """Times at which each barrier was readable in every partition of the output."""

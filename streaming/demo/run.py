@@ -19,7 +19,6 @@ import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
 from schemas.job import JobDefinition
@@ -60,29 +59,14 @@ _REFRESH_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class LatencySummary:
-    """Milliseconds from produced to readable: the median and the 99th percentile."""
-
-    p50_ms: float
-    p99_ms: float
-
-    @classmethod
-    def of(cls, latencies: Latencies) -> LatencySummary | None:
-        """None if nothing was measured."""
-        if not len(latencies):
-            return None
-        return cls(latencies.percentile_ms(0.50), latencies.percentile_ms(0.99))
-
-
-@dataclass(frozen=True, slots=True)
 class DemoOutcome:
     """Results of the demo."""
 
     bootstrap: str
     progress: DemoProgress
     live: SentChanges
-    during_snapshot: LatencySummary | None
-    afterwards: LatencySummary | None
+    during_snapshot: Latencies
+    afterwards: Latencies
     report: Report
     rows: list[str]
     """A few rows of the output, as JSON."""
@@ -136,9 +120,7 @@ def _serve(
     job = the_job(config)
     progress = DemoProgress(job.name, config.table.vnode_count)
     create_topic(kafka, job.with_barriers, job.output_partitions)  # there already, so that it can be watched
-    watch = StableOffsets(
-        kafka, config.upstream, job.with_barriers, job.output_partitions, config.topics.barriers
-    )
+    watch = StableOffsets(kafka, config.upstream, job.with_barriers, job.output_partitions)
     with ExitStack() as stack:
         stack.enter_context(watch)
         load = LiveLoad(kafka, config.upstream, generator, LIVE_RATE, ChangeMix())
@@ -207,15 +189,12 @@ def _stop(service: Service, progress: DemoProgress, running: Future[None]) -> No
 
 def _latencies(
     progress: DemoProgress, live: SentChanges, latencies: Latencies
-) -> tuple[LatencySummary | None, LatencySummary | None]:
+) -> tuple[Latencies, Latencies]:
     """Latencies of changes produced during the snapshot, and after it."""
     assert progress.replica_at is not None  # it is complete
     assert progress.complete_at is not None
-    bounds = (progress.replica_at, progress.complete_at, live.last_at_ms / 1_000)
-    during, afterwards = (
-        LatencySummary.of(latencies.between(since, until)) for since, until in pairwise(bounds)
-    )
-    return during, afterwards
+    during = latencies.between(progress.replica_at, progress.complete_at)
+    return during, latencies.between(progress.complete_at, live.last_at_ms / 1_000)
 
 
 def _verify(kafka: KafkaSettings, config: ServiceConfig, console: StepConsole) -> Report:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -117,10 +117,8 @@ _OP = re.compile(rb'"op":"([cud])"')
 class JsonDebeziumEvents(ConnectorEvents):
     """Events in JSON; with their schemas if `time` is `adaptive`."""
 
-    def __init__(
-        self, table: TableSchema, form: DebeziumFormat, clock: Callable[[], float] = time.time
-    ) -> None:
-        self._table, self._form, self._clock = table, form, clock
+    def __init__(self, table: TableSchema, form: DebeziumFormat) -> None:
+        self._table, self._form = table, form
         frames = form.time == "adaptive"
         nothing = b"", b""
         self._key_frame = framed(connect_row("Key", table.key_columns)) if frames else nothing
@@ -176,7 +174,7 @@ class JsonDebeziumEvents(ConnectorEvents):
         return cells(array, kind, "json" if as_text.get(kind.name, True) else "json-schema")
 
     def _events(self, values: pa.BinaryArray, ops: Ops, first: int) -> pa.BinaryArray:
-        now = int(self._clock() * 1000)
+        now = time.time_ns() // 1_000_000
         numbers, lsns = positions(first, len(ops))
         lsn, transaction = (
             pa.array(each).cast(pa.string()).cast(pa.binary()) for each in (lsns, TRANSACTION + numbers)
@@ -227,8 +225,8 @@ def connector_schemas(
 class AvroDebeziumEvents(ConnectorEvents):
     """Events `c`, `u` and `d`, each `d` with its tombstone."""
 
-    def __init__(self, table: TableSchema, ids: SchemaIds, clock: Callable[[], float] = time.time) -> None:
-        self._table, self._clock = table, clock
+    def __init__(self, table: TableSchema, ids: SchemaIds) -> None:
+        self._table = table
         self._frame, self._keys = frame(ids.value), AvroRowEncoder(table.key_columns, frame(ids.key))
         self._begin = _constant(_ORIGIN_COLUMNS, own_version(), *CONNECTOR)
         self._relation = _constant(_RELATION_COLUMNS, "public", table.name)
@@ -257,7 +255,7 @@ class AvroDebeziumEvents(ConnectorEvents):
         return encode_records(count, self._frame + PRESENT, (self._table.columns, before), NULL)
 
     def _events(self, values: pa.BinaryArray, ops: Ops, first: int) -> pa.BinaryArray:
-        now, count = int(self._clock() * 1000), len(ops)
+        now, count = time.time_ns() // 1_000_000, len(ops)
         numbers, lsns = positions(first, count)
         texts = pa.array(lsns).cast(pa.string())
         sequence = pc.binary_join_element_wise('["', texts, '","', texts, '"]', "")
