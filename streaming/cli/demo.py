@@ -20,10 +20,9 @@ from rich.console import Console
 from rich.table import Table
 
 from schemas.errors import Code, ConfigError, LawViolation
-from streaming.demo.config import LIVE_RATE, OUTPUTS, DemoConfig, Upstream
 from streaming.demo.console import StepConsole
 from streaming.demo.latency import Latencies
-from streaming.demo.run import STEPS, DemoOutcome, run_demo
+from streaming.demo.run import LIVE_RATE, OUTPUTS, STEPS, DemoConfig, DemoOutcome, Upstream, run_demo
 from streaming.runtime import logs
 from streaming.runtime.paths import log_folder
 

@@ -47,8 +47,7 @@ from streaming.protocol.report import BatchReport, Observer, Observers
 from streaming.registry.client import AskedSchemas, Registry
 from streaming.runtime import failpoints
 from streaming.runtime.paths import sweep_rows
-from streaming.runtime.session import JVM_GONE, is_alive
-from streaming.runtime.spark_jobs import compact_on, merge_on
+from streaming.runtime.session import JVM_GONE, compact_on, is_alive, merge_on
 from streaming.service.bootstrap import ServiceOptions
 from streaming.service.checks.listed import Part, require
 from streaming.service.checks.state import are_complete, check_jobs, refuse_nothing_to_do, set_torn_aside
@@ -61,7 +60,7 @@ from streaming.service.trouble import LIMIT_S, RestartPolicy, SparkWatch, Upstre
 from streaming.service.vitals import Vitals
 from streaming.source.barriers.injecting.control_topic import KafkaRequests
 from streaming.source.barriers.source import BarrierSource
-from streaming.source.newest_rows import NewestRows
+from streaming.source.direct_read import NewestRows
 from streaming.source.upstream_checks import UpstreamGuard
 
 log = structlog.get_logger()

@@ -28,11 +28,10 @@ from schemas.errors import BackfillError, Code, EnvironmentProblem
 from streaming.core.clocks import Stillness
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import admin
-from streaming.runtime import spark_jobs
-from streaming.runtime.session import JVM_GONE
+from streaming.runtime.session import JVM_GONE, end_job, running_jobs
 from streaming.runtime.timing import repeated
 from streaming.service.vitals import Vitals
-from streaming.source.newest_rows import NewestRows
+from streaming.source.direct_read import NewestRows
 from streaming.source.upstream_checks import UpstreamGuard
 
 _EVERY_S = 5.0
@@ -135,7 +134,7 @@ class SparkWatch:
 
     def _check_jobs(self, session: SparkSession) -> None:
         stillness = self._stillness
-        still_s = stillness.update(time.monotonic(), spark_jobs.running(session, stillness.jobs))
+        still_s = stillness.update(time.monotonic(), running_jobs(session, stillness.jobs))
         self._vitals.spark_works(busy_since_s=stillness.oldest_s, progress_s=stillness.changed_s)
         for job, seconds in still_s.items():
             if seconds >= self._limit_s:
@@ -148,7 +147,7 @@ class SparkWatch:
                     next_step="nothing: it is tried again; if that goes on, see Spark's log, its executors and the "
                     "storage of `state`",
                 )
-                spark_jobs.end(session, job)
+                end_job(session, job)
 
 
 def broker_answers(kafka: KafkaSettings) -> bool:

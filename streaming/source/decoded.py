@@ -36,8 +36,7 @@ from schemas.formats.protocol import Images, UpstreamFormat
 from schemas.table import TableSchema
 from state.columns import BEFORE_HASH, OFFSET, OP, PARTITION, TRANSACTION, VNODE
 from state.vnode import row_hashes
-from streaming.source.records import HEADERS_FIELD, TIME_FIELD, Records, read_where
-from streaming.source.routes import vnodes_of
+from streaming.source.records import HEADERS_FIELD, TIME_FIELD, Records, read_where, vnodes_of
 
 KEY, SIZE, BEFORE, AFTER = "_bf_key", "_bf_size", "_bf_before", "_bf_after"
 ERROR, AWAITED = "_bf_error", "_bf_awaited"

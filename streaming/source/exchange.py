@@ -26,8 +26,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from schemas.formats.protocol import UpstreamFormat
 from schemas.table import TableSchema
-from streaming.source.records import Records, raw_schema
-from streaming.source.routes import Numbers, Routes, vnodes_of
+from streaming.source.records import Numbers, Records, Routes, raw_schema, vnodes_of
 
 LANE_KEY, INTERVAL, TIME, PARTITION, FIRST_OFFSET, BLOCK = (
     "lane_key",

@@ -20,8 +20,7 @@ from schemas.kinds.lanes import share_of
 from schemas.records import BARRIER_HEADER, RecordId
 from state.values.aligned import AlignedBarrier, padded
 from streaming.kafka.clients import KafkaSettings
-from streaming.runtime.session import run_job
-from streaming.runtime.spark_jobs import mapped_in_arrow, sorted_rows
+from streaming.runtime.session import mapped_in_arrow, run_job, sorted_rows
 from streaming.source.barriers.found import BarriersFound, FoundBarrier, Marked, find_barriers, found_barrier
 from streaming.source.exchange import BLOCK, BLOCK_ROWS, LANE_KEY, ORDER, Exchange
 from streaming.source.records import HEADERS_FIELD, RAW_SCHEMA, TIME_FIELD

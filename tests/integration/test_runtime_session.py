@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from streaming.runtime.paths import sweep_scratch
-from streaming.runtime.spark_jobs import run_each
+from streaming.runtime.session import run_each
 from streaming.runtime.spark_settings import ARROW_BATCH_BYTES
 from tests.conftest import TopicFactory
 
@@ -105,7 +105,7 @@ import sys
 from pyspark import SparkContext
 from tests.kit.spark import spark_session
 from streaming.runtime.spark_settings import SparkSettings
-from streaming.runtime.spark_jobs import run_each
+from streaming.runtime.session import run_each
 with spark_session(SparkSettings(cores=1, memory="512m")) as session:
     run_each(session.range(1, numPartitions=1), lambda slot, batches: None)
     print(SparkContext._gateway.proc.pid, flush=True)

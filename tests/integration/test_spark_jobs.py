@@ -11,8 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from schemas.errors import Code, EnvironmentProblem
-from streaming.runtime import spark_jobs
-from streaming.runtime.spark_jobs import run_each
+from streaming.runtime.session import run_each, running_jobs, sorted_rows
 from streaming.service.trouble import SparkWatch
 from streaming.service.vitals import Vitals
 from tests.kit.real import await_condition
@@ -44,7 +43,7 @@ def test_a_task_that_hangs_is_ended_and_its_slot_is_free_again(spark: SparkSessi
     assert LIMIT_S <= time.monotonic() - began_s < 10 * LIMIT_S
     assert numbers(spark, 2, lambda number, batches: number) == [0, 1]
     assert time.monotonic() - began_s < 20 * LIMIT_S
-    await_condition(lambda: not spark_jobs.running(spark), "the jobs' end")
+    await_condition(lambda: not running_jobs(spark), "the jobs' end")
 
 
 @pytest.mark.faults
@@ -62,7 +61,7 @@ def test_a_task_that_hands_sorted_rows_to_python_is_progress(spark: SparkSession
     try:
         # More than fits into what lies between the JVM and Python: that is given away before it is taken.
         wide = spark.range(0, 400_000, 1, 2).select("id", F.repeat(F.lit("x"), 200).alias("text"))
-        rows = spark_jobs.sorted_rows(wide.repartition(1), [F.col("id")])
+        rows = sorted_rows(wide.repartition(1), [F.col("id")])
         began_s = time.monotonic()
         with SparkWatch(lambda: spark, vitals, HEARTBEATS_S).running():
             assert run_each(rows, takes_its_time) == [400_000]

@@ -15,7 +15,7 @@ from schemas.table import declare
 from schemas.types import ColumnType
 from state.columns import OP
 from streaming.source.decoded import AWAITED, AWAITS, ERROR, RecordDecoder
-from streaming.source.routes import RecordVnodes, Routes
+from streaming.source.records import RecordVnodes, Routes
 from tests.kit.avro_records import batches
 from tests.kit.decoding import by_reference, differences, raw
 from tests.kit.drawn import drawn

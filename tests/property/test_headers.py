@@ -22,8 +22,7 @@ from streaming.sink.output import Output
 from streaming.source.changes import Changes
 from streaming.source.decoded import RecordDecoder
 from streaming.source.exchange import BLOCK, Exchange, lane_keys, unpacked
-from streaming.source.records import Records
-from streaming.source.routes import RecordVnodes, Routes
+from streaming.source.records import Records, RecordVnodes, Routes
 from tests.kit.avro_codec import ChangeCodec, KeyCodec
 from tests.kit.examples import examples
 from tests.kit.tables import table

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from schemas.formats.row_names import LOST_AFTER, MOST_UNDECLARED, FieldHistory, FieldsSeen
 from schemas.table import TableSchema, declare
 from streaming.control.service_api import _parsed
-from streaming.source.newest_rows import _log_changes
+from streaming.source.direct_read import _log_changes
 
 
 def table(**columns: Any) -> TableSchema:

@@ -24,15 +24,13 @@ from streaming.lane.run import run_lane
 from streaming.lane.task import Crashed, Failed, LaneOutcome, LaneTask, Undone
 from streaming.runtime import failpoints
 from streaming.runtime.paths import log_folder
-from streaming.runtime.session import JVM_GONE
-from streaming.runtime.spark_jobs import run_each, run_numbers
+from streaming.runtime.session import JVM_GONE, run_each, run_numbers
 from streaming.runtime.timing import Stopwatch
 from streaming.source.decoded import decoded, decoded_schema_of
 from streaming.source.direct_read import DirectReader, QuietIntervals, UnreadError, ranges_of
 from streaming.source.exchange import Exchange, unpacked
 from streaming.source.kafka import UpstreamSource
-from streaming.source.records import Records
-from streaming.source.routes import Routes
+from streaming.source.records import Records, Routes
 
 _MOST_EMPTY_LANES = 8
 """Lanes of an empty batch that the driver runs at once."""

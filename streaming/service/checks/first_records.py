@@ -32,8 +32,7 @@ from streaming.lane.faults import Fault, find_faults
 from streaming.registry.client import AskedSchemas, Registry
 from streaming.source.decoded import POSITION, RecordDecoder
 from streaming.source.direct_read import raw_record
-from streaming.source.records import Records
-from streaming.source.routes import RecordVnodes
+from streaming.source.records import Records, RecordVnodes
 
 OF_PARTITION, OF_TOPIC = 1_000, 16_000
 """Records that are looked at, at most."""

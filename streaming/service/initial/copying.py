@@ -23,7 +23,7 @@ from state.maintenance.compaction import CompactionResult, compact_part
 from state.replica import Replica
 from streaming.runtime import failpoints
 from streaming.runtime.failpoints import Failpoint
-from streaming.runtime.spark_jobs import run_each
+from streaming.runtime.session import run_each
 from streaming.runtime.timing import Stopwatch
 
 Part = TypeVar("Part")

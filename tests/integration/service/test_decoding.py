@@ -23,7 +23,7 @@ from streaming.source.changes import Changes
 from streaming.source.decoded import decoded
 from streaming.source.exchange import Exchange, unpacked
 from streaming.source.kafka import UpstreamSource
-from streaming.source.routes import Routes
+from streaming.source.records import Routes
 from tests.kit.faulty_records import BROKEN, BROKEN_KEYS, KEY, ROW, TABLE, insert, number, sized
 
 RECORDS = (

@@ -12,7 +12,7 @@ from schemas.records import Change, Op
 from streaming.kafka.clients import KafkaSettings
 from streaming.source.exchange import Exchange, lane_keys, unpacked
 from streaming.source.kafka import UpstreamSource
-from streaming.source.routes import Routes
+from streaming.source.records import Routes
 from tests.kit.avro_codec import ChangeCodec, KeyCodec
 from tests.kit.tables import table, vnode_of
 

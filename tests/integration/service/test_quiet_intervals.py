@@ -13,7 +13,7 @@ from state.values.aligned import AlignedBarrier
 from state.values.plan import BatchPlan
 from streaming.kafka.clients import KafkaSettings
 from streaming.protocol.lanes import runner
-from streaming.runtime import spark_jobs
+from streaming.runtime import session
 from streaming.source.direct_read import QuietIntervals
 from tests.kit.kafka_topics import remove_beginning
 from tests.kit.real import RealUpstream, Stage, UpsertUpstream
@@ -37,8 +37,8 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
         return counting
 
-    monkeypatch.setattr(runner, "run_each", counted(spark_jobs.run_each))
-    monkeypatch.setattr(runner, "run_numbers", counted(spark_jobs.run_numbers))
+    monkeypatch.setattr(runner, "run_each", counted(session.run_each))
+    monkeypatch.setattr(runner, "run_numbers", counted(session.run_numbers))
     return began
 
 

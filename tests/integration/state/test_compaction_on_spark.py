@@ -13,7 +13,7 @@ from state.maintenance.compaction import parts_of
 from state.maintenance.merge import Merge
 from state.replica import LOG_BOUNDS, Replica, write_log_file
 from state.storage import DataFile, Storage
-from streaming.runtime.spark_jobs import compact_on, merge_on
+from streaming.runtime.session import compact_on, merge_on
 from tests.kit.tables import table
 
 TABLE = table(vnode_count=8)

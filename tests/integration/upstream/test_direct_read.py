@@ -22,8 +22,7 @@ from streaming.source.decoded import MARKED, decoded
 from streaming.source.direct_read import DirectReader, UnreadError
 from streaming.source.exchange import Exchange, unpacked
 from streaming.source.kafka import UpstreamSource
-from streaming.source.records import Records
-from streaming.source.routes import Routes
+from streaming.source.records import Records, Routes
 from tests.kit.avro_codec import ChangeCodec, KeyCodec
 
 pytestmark = pytest.mark.kafka

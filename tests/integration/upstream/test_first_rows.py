@@ -23,7 +23,7 @@ from streaming.cli.app import main
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import watermarks
 from streaming.service.checks.first_records import OF_PARTITION, FirstRecords, read_first
-from streaming.source.newest_rows import OF_A_LOOK, NewestRows
+from streaming.source.direct_read import OF_A_LOOK, NewestRows
 from tests.kit.debezium import UNLISTED, recorded, recorded_schemas
 
 pytestmark = pytest.mark.kafka

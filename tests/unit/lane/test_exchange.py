@@ -23,8 +23,7 @@ from streaming.source.exchange import (
     lane_keys,
     unpacked,
 )
-from streaming.source.records import RAW_SCHEMA, RawRecord, Records
-from streaming.source.routes import Routes
+from streaming.source.records import RAW_SCHEMA, RawRecord, Records, Routes
 from tests.kit.avro_codec import KeyCodec
 from tests.kit.tables import table, vnode_of
 

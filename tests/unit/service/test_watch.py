@@ -15,7 +15,7 @@ from streaming.core.health import HealthCondition
 from streaming.kafka.topics import Watermarks
 from streaming.service.trouble import UpstreamWatch
 from streaming.service.vitals import Vitals
-from streaming.source.newest_rows import NewestRows
+from streaming.source.direct_read import NewestRows
 from streaming.source.retention import Margin
 from streaming.source.upstream_checks import UpstreamGuard
 from tests.kit.real import await_condition
