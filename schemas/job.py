@@ -18,7 +18,7 @@ from schemas.faults import Faults, brief
 from schemas.filter.ast import columns_of
 from schemas.formats.protocol import Half, OutputFormat
 from schemas.formats.registry import DEFAULT, OUTPUT_FORMATS, declare_format
-from schemas.kinds.kinds import (
+from schemas.kinds.configs import (
     DEFAULT_SCAN,
     DEFAULT_SINK,
     ScanConfig,

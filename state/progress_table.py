@@ -5,7 +5,7 @@
 The form is that of RisingWave's state table (src/stream/src/executor/backfill/utils.rs) with job and barrier. Rows are
 only appended; the newest row of a vnode counts. A job dropped and created again under its name starts at a later
 barrier, so `barrier` separates older rows of that name. `vnode` is the part of the job's scan
-(`schemas.kinds.kinds`): a vnode, where the replica is read.
+(`schemas.kinds.configs`): a vnode, where the replica is read.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from schemas.formats.debezium import DebeziumFormat
 from schemas.formats.outputs.formats import DebeziumOutput, UpsertOutput
 from schemas.formats.protocol import Format, OutputFormat, UpstreamFormat
 from schemas.formats.upsert import UpsertFormat
-from schemas.kinds.kinds import declare_kind
+from schemas.kinds.configs import declare_kind
 
 DEFAULT = ChangeFormat()
 """The format of an upstream and of a job that name none."""

@@ -12,7 +12,7 @@ from schemas.kinds.columns import IDENTIFIER, Column
 from schemas.types import ColumnType, TypeName
 
 if TYPE_CHECKING:
-    from schemas.kinds.kinds import ScanConfig
+    from schemas.kinds.configs import ScanConfig
     from schemas.table import TableSchema
 
 Mask = Literal["hash", "null", "prefix"]

@@ -31,8 +31,8 @@ from schemas.faults import Faults, brief, nearest, noted
 from schemas.formats.protocol import Images, UpstreamFormat
 from schemas.formats.registry import UPSTREAM_FORMATS, declare_format
 from schemas.job import JobDefinition
+from schemas.kinds.configs import BarriersConfig, declare_barriers
 from schemas.kinds.initial import DeltaStart, InitialConfig, PostgresStart, check_initial
-from schemas.kinds.kinds import BarriersConfig, declare_barriers
 from schemas.kinds.lanes import MOST_LANES
 from schemas.settings.consistency import (
     MAX_DEFAULT_LANES,

@@ -14,8 +14,8 @@ from schemas.errors import Code
 from schemas.faults import Faults, brief
 from schemas.formats.protocol import Images, OutputFormat
 from schemas.formats.registry import DEFAULT, OUTPUT_FORMATS, format_keys
-from schemas.kinds.columns import has_utf8
-from schemas.kinds.kinds import DEFAULT_SCAN, SCAN_KINDS, ScanConfig, sink_key
+from schemas.kinds.configs import DEFAULT_SCAN, SCAN_KINDS, ScanConfig, sink_key
+from schemas.kinds.fills import has_utf8
 from schemas.kinds.projection import OutputColumn
 from schemas.records import BARRIER_HEADER, EPOCH_HEADER
 from schemas.settings.limits import duration_text, parse_duration

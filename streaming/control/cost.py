@@ -25,8 +25,7 @@ from state.storage import Storage
 from state.values.aligned import Pin
 from state.values.plan import Slice
 from streaming.kafka.topics import Watermarks
-from streaming.scan.kinds import Scans
-from streaming.scan.protocol import PinnedScan
+from streaming.scan.kinds import PinnedScan, Scans
 from streaming.sink.columns import SnapshotRows
 from streaming.sink.output import Output
 

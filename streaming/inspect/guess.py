@@ -1,4 +1,4 @@
-"""Guesses the sections `upstream` and `table` of a configuration from a topic's records.
+"""Guesses the sections `upstream` and `table` of a configuration from a topic's records, as its text with comments.
 
 Uncertain values get a note, which becomes a comment: a wrong guess without one would show late.
 """
@@ -6,7 +6,9 @@ Uncertain values get a note, which becomes a comment: a wrong guess without one 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,8 +17,13 @@ from schemas.avro.registered import Schemas
 from schemas.avro.writer_schemas import MisfitError, Schema, parsed
 from schemas.codec.logs import CONNECTORS
 from schemas.formats.upsert import DELETED_FIELD
+from schemas.kinds.columns import IDENTIFIER, RESERVED_PREFIX
 from streaming.inspect.declared import described, is_event, rows_of
 from streaming.inspect.samples import NOTHING, Field, Sample, as_json, fields_of, schema_ids
+
+_SIGNED = ("mysql", "mariadb")
+"""Connectors that write an unsigned number of 64 bits as a signed one."""
+_WRAPPED = '{type: "decimal(20,0)", unsigned: wrapped}'
 
 
 @dataclass
@@ -123,7 +130,7 @@ def _debezium(data: Sequence[Sample], rows: Sequence[dict[str, Any]]) -> Guess:
     framed = next((each for each in reversed(frames) if _has_after(each)), None)
     made.primary_key = _key_columns(data)
     seen = fields_of(
-        each["after"] for each in events if isinstance(each, dict) and _is_row(each.get("after"))
+        each["after"] for each in events if isinstance(each, dict) and isinstance(each.get("after"), dict)
     )
     if framed is not None:
         made.fields = described(framed, "after")
@@ -142,10 +149,6 @@ def _debezium(data: Sequence[Sample], rows: Sequence[dict[str, Any]]) -> Guess:
     return made
 
 
-def _is_row(after: object) -> bool:
-    return isinstance(after, dict)
-
-
 def _with_unit(field: Field, *, is_key: bool) -> Field:
     """Declare the unit of instants with their column: a record may have two or three, by their digits."""
     if field.kind in ("date", "timestamp"):
@@ -156,10 +159,6 @@ def _with_unit(field: Field, *, is_key: bool) -> Field:
     return field
 
 
-_SIGNED = ("mysql", "mariadb")
-"""Connectors that write an unsigned number of 64 bits as a signed one."""
-
-
 def _note_wrapped(made: Guess, connector: str) -> None:
     """Note that a negative number may be one beyond 2^63, which no record shows."""
     if connector not in _SIGNED:
@@ -168,9 +167,6 @@ def _note_wrapped(made: Guess, connector: str) -> None:
     for each in made.fields:
         if each.kind == "bigint" and (each.has_negative or of_bytes):
             each.notes.append(f"of BIGINT UNSIGNED: {_WRAPPED}")
-
-
-_WRAPPED = '{type: "decimal(20,0)", unsigned: wrapped}'
 
 
 def _connector(events: Sequence[Any]) -> str:
@@ -266,3 +262,86 @@ def _key_columns(data: Sequence[Sample]) -> list[str]:
         if isinstance(key := _payload(key), dict):
             return list(key)
     return []
+
+
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_WORDS = {"null", "true", "false", "yes", "no", "on", "off", "y", "n"}
+
+
+def configuration(topic: str, bootstrap: str, guess: Guess, seen: str, registry: str | None = None) -> str:
+    """YAML for `backfill run`, after the questions in its comments are answered."""
+    lines = [f"# Written by backfill inspect, from {seen}. Look through it before you use it."]
+    lines += [f"# {note}" for note in guess.notes]
+    lines += ["kafka:", f"  bootstrap: {bootstrap}", "upstream:", f"  topic: {_name(topic)}"]
+    for key, value in guess.upstream.items():
+        lines.append(_commented(f"  {key}: {value}", guess.unsure.get(key)))
+    if registry is not None and guess.upstream.get("encoding") == "avro-registry":
+        lines += ["registry:", f"  url: {registry}"]
+    # A topic's letters, with `./` before them, are a bare word in YAML.
+    lines += [f"state: ./{topic}-state", "table:", f"  name: {_table_name(topic)}"]
+    lines.append("  columns:" if guess.fields else "  columns: {}  # none could be determined")
+    names = column_names(each.name for each in guess.fields)
+    for each in guess.fields:
+        declared = _declared(each, names[each.name])
+        lines.append(_commented(f"    {_name(names[each.name])}: {declared}", "; ".join(each.notes)))
+    if guess.upstream.get("format") == "append":
+        return "\n".join([*lines, ""])
+    key = ", ".join(_name(names.get(each, each)) for each in guess.primary_key)
+    lines.append(_commented(f"  primary_key: [{key}]", None if key else "no key was found in the records"))
+    return "\n".join([*lines, ""])
+
+
+def _declared(field: Field, column: str) -> str:
+    """The type of a column, or a mapping where its field has another name or unit."""
+    kind = json.dumps(field.kind) if "," in field.kind else field.kind
+    more = {"field": json.dumps(field.name, ensure_ascii=False)} if field.name != column else {}
+    more |= field.units
+    return (
+        f"{{type: {kind}, {', '.join(f'{key}: {value}' for key, value in more.items())}}}" if more else kind
+    )
+
+
+def _table_name(topic: str) -> str:
+    """The topic's name behind its last point, in the characters of a table's name."""
+    return _name(re.sub(r"[^A-Za-z0-9_]", "_", topic.rpartition(".")[2]))
+
+
+def _commented(line: str, note: str | None) -> str:
+    return f"{line}  # {note}" if note else line
+
+
+def _name(name: str) -> str:
+    """A name in YAML: a bare word if possible, else in quotes."""
+    return name if _PLAIN.fullmatch(name) and name.lower() not in _WORDS else json.dumps(name)
+
+
+_OTHER = re.compile(r"[^A-Za-z0-9_]+")
+_MAX_CHARACTERS = 128
+
+
+def column_names(fields: Iterable[str]) -> dict[str, str]:
+    """A column name for each field: its own if valid, else made of its letters; no two differ in case alone."""
+    names, taken = dict[str, str](), set[str]()
+    for own in fields:
+        name = made = _column_name(own)
+        number = 2
+        while made.lower() in taken:
+            made, number = f"{name[: _MAX_CHARACTERS - 8]}_{number}", number + 1
+        taken.add(made.lower())
+        names[own] = made
+    return names
+
+
+def _column_name(field: str) -> str:
+    if IDENTIFIER.fullmatch(field) and not field.lower().startswith(RESERVED_PREFIX):
+        return field
+    letters = unicodedata.normalize("NFKD", field.replace("ß", "ss"))
+    plain = "".join(each for each in letters if not unicodedata.combining(each))
+    name = _OTHER.sub("_", plain).strip("_")[:_MAX_CHARACTERS]
+    if not name:
+        return "column"
+    return (
+        name
+        if IDENTIFIER.fullmatch(name) and not name.lower().startswith("bf_")
+        else f"c_{name}"[:_MAX_CHARACTERS]
+    )

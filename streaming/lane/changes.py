@@ -24,8 +24,7 @@ from state.columns import BEFORE_HASH, EPOCH, NO_PLACE, OFFSET, OP, PARTITION, V
 from state.values.plan import BatchPlan
 from streaming.core.offset_ranges import readers
 from streaming.core.planning import markers_of
-from streaming.source.changes import Changes, numpy_of
-from streaming.source.decoded import AFTER, BEFORE, KEY, MARKED, POSITION, TIME
+from streaming.source.decoded import AFTER, BEFORE, KEY, MARKED, POSITION, TIME, Changes, numpy_of
 from streaming.source.records import Bools
 
 

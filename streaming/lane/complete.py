@@ -47,8 +47,7 @@ from streaming.lane.changes import moved_in_order
 from streaming.lane.faults import Fault
 from streaming.lane.redelivered import RedeliveryFilter
 from streaming.lane.task import Lack, LaneTask, UndoneError
-from streaming.source.changes import Changes
-from streaming.source.decoded import UNCHANGED
+from streaming.source.decoded import UNCHANGED, Changes
 
 ROWS_AT_ONCE = 200_000
 """Rows of chunks, about, that are brought into the log at a time."""

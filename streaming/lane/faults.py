@@ -27,8 +27,7 @@ from schemas.settings.limits import Limits
 from schemas.table import Column, TableSchema
 from state.columns import OFFSET, PARTITION
 from state.values.arrays import invalid_values
-from streaming.source.changes import Changes
-from streaming.source.decoded import AFTER, AWAITED, BEFORE, ERROR, KEY, MARKED, SIZE
+from streaming.source.decoded import AFTER, AWAITED, BEFORE, ERROR, KEY, MARKED, SIZE, Changes
 from streaming.source.records import Bools
 
 Found = tuple[int, Code, str, str]

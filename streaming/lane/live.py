@@ -30,7 +30,7 @@ from streaming.lane.task import Faulty, LaneJob, LaneTask, LongRow, UndoneError
 from streaming.sink.columns import ChangeColumns, OutputChanges
 from streaming.sink.output import Output
 from streaming.sink.protocol import LaneWriters
-from streaming.source.changes import Changes
+from streaming.source.decoded import Changes
 from streaming.source.records import Bools
 
 

@@ -23,8 +23,7 @@ from schemas.records import Op
 from state.values.seen import LaneMark, LaneSeen, Seen, digest, later
 from streaming.core.redelivery import Judgement
 from streaming.lane.task import Lack, UndoneError
-from streaming.source.changes import Changes
-from streaming.source.decoded import POSITION
+from streaming.source.decoded import POSITION, Changes
 from streaming.source.records import Bools
 
 _Indices = npt.NDArray[np.int64]

@@ -18,7 +18,7 @@ from itertools import chain
 
 import pyarrow as pa
 
-from schemas.kinds.kinds import SinkConfig
+from schemas.kinds.configs import SinkConfig
 from state.columns import log_schema
 from state.initial.chunks import write_waiting
 from state.journal import is_superseded
@@ -48,8 +48,7 @@ from streaming.runtime.failpoints import Failpoint
 from streaming.runtime.timing import Stopwatch
 from streaming.sink.output import SinkPartition
 from streaming.sink.protocol import Mark
-from streaming.source.changes import Changes
-from streaming.source.decoded import check_decoded
+from streaming.source.decoded import Changes, check_decoded
 
 _PART_BYTES = 32 << 20
 """Decoded changes of a part that is sent; encoding it takes some five times as much."""

@@ -18,8 +18,8 @@ from schemas.formats.protocol import UpstreamFormat
 from schemas.formats.registry import DEFAULT
 from schemas.job import JobDefinition
 from schemas.json.barriers import encode_beside
+from schemas.kinds.configs import ScanConfig, SinkConfig
 from schemas.kinds.full_barriers import barrier_topic_bytes
-from schemas.kinds.kinds import ScanConfig, SinkConfig
 from schemas.kinds.lanes import parts_of, share_of
 from schemas.position import position_to_text
 from schemas.records import Barrier, VnodeProgress
@@ -35,7 +35,7 @@ from streaming.kafka.clients import TRANSACTION_TIMEOUT_MS
 from streaming.lane.before.store import RowStore, local_store
 from streaming.lane.faults import Fault
 from streaming.runtime.failpoints import Armed
-from streaming.scan.protocol import PinnedScan
+from streaming.scan.kinds import PinnedScan
 from streaming.sink.dead_letters import ReadLetters
 from streaming.sink.output import Output, SinkPartition
 from streaming.sink.protocol import LaneWriters, Mark, OpenWriter, open_writers

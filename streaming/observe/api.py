@@ -31,7 +31,8 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from schemas.errors import BackfillError, Code, ConfigError
 from schemas.job import JobDefinition
 from schemas.records import Add, Alter, Drop, Lanes, Pause, Resume, Throttle
-from streaming.observe.changes import (
+from streaming.observe.gateway import (
+    ControlApi,
     JobEstimate,
     Limit,
     NewJob,
@@ -40,7 +41,6 @@ from streaming.observe.changes import (
     WantedLanes,
     WayOn,
 )
-from streaming.observe.gateway import ControlApi
 from streaming.observe.metrics import Metrics
 from streaming.observe.middleware import (
     REFUSALS,

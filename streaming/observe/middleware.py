@@ -18,7 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from schemas.errors import BackfillError, Code, ConfigError
-from streaming.observe.changes import Problem
+from streaming.observe.models import ApiModel
 
 MAX_BODY_BYTES = 64 * 1024
 BODY_WITHIN_S = 10.0
@@ -32,6 +32,15 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
+
+
+class Problem(ApiModel):
+    """An error: as on the command line."""
+
+    code: str
+    found: str
+    expected: str
+    next_step: str
 
 
 def problem(

@@ -1,4 +1,22 @@
-"""The scans of each kind that a job can name.
+"""Scans, the sources of a job's snapshot, read part by part while live changes go on: their contract, and their kinds.
+
+A job falls into parts, each with an order and a position of its own (`schemas.kinds.configs.ScanConfig` has their
+number, and the form of a position). A batch reads slices of parts: ranges (after, upto] that follow one another:
+
+    the driver, each batch      `Scan.cut`, slice after slice, until the budget is spent; the ends go into the journal
+    the driver, each attempt    `Scan.pinned`, for the parts with slices; the result is sent to every lane
+    a lane, in a worker         `PinnedScan.reader`, once a job; `covered` and `parts_of` for each piece of changes
+
+All of a batch goes by one `Pin`, the table as of the barrier a that the batch starts from. It is in the plan, hence in
+the journal, and everything here has to be repeatable at it: a plan that is repeated, by another process, after the
+replica has grown, was compacted or merged, sends the same bytes. Invariants of every scan:
+
+    slices that follow one another, of whatever budgets, hold each row of the part as of the pin once
+    a row belongs to the slice whose range holds its position, and to no other
+    a change is covered by a position exactly if the slices up to it would hold its row
+    the slice that reaches the part's end completes it, so that everything is covered then, later inserts included
+
+From these four follows the law (docs/contract.md#the-law): a row is sent with a slice, or comes with its changes.
 
 Arrangement       the replica, vnode by vnode in key order. A part is a vnode, a position a primary key. A pin names two
                   versions of Delta tables, whose files are immutable, so later changes of the replica do not matter.
@@ -7,10 +25,10 @@ SourceBackfill    the upstream's own records, partition by partition by offset. 
 
 In the second a slice is a range of offsets that ends, at the latest, where the batch's changes begin, and its records
 come to the lanes together with these (`streaming.core.offset_ranges`, `UpstreamSource.exchanged`): nothing is read
-here. Offsets are no count of records: aborted ones and transaction markers have some too, so a slice may turn out
-smaller than its budget, or empty.
+here, and a change below the pin is sent if the slices cover it and those before did not. Offsets are no count of
+records: aborted ones and transaction markers have some too, so a slice may turn out smaller than its budget, or empty.
 
-A new kind is a model in `schemas.kinds.kinds` and an entry in `SCANS`.
+A new kind is a model in `schemas.kinds.configs` and an entry in `SCANS`.
 """
 
 from __future__ import annotations
@@ -18,7 +36,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -26,8 +44,7 @@ import pyarrow as pa
 
 from schemas.formats.protocol import UpstreamFormat
 from schemas.job import JobDefinition
-from schemas.kinds import kinds
-from schemas.kinds.kinds import ScanConfig
+from schemas.kinds.configs import ReplicaScan, ScanConfig, TopicScan
 from schemas.position import Key
 from schemas.table import TableSchema
 from state.replica import Replica, ReplicaFiles
@@ -38,9 +55,61 @@ from state.values.progress import Completed, InProgress, Progress
 from streaming.core.planning import Amount, Cut, CutFunction
 from streaming.core.visibility import covered
 from streaming.scan.cutting import SliceCutter
-from streaming.scan.protocol import PinnedScan, Scan, SliceReader
 from streaming.scan.snapshot import FileOrder, SnapshotReader
-from streaming.source.changes import Changes
+from streaming.source.decoded import Changes
+
+SliceReader = Callable[[Slice], Iterator[pa.Table]]
+"""The rows of a slice in tables of the columns that it was made for, each row once, values as they are stored.
+
+The order of rows is free, but the same whenever the same slice is read at the same pin. One for several slices of a
+lane, so data that they share are read once. Raises: StateError when pinned files are gone.
+"""
+
+
+class PinnedScan(Protocol):
+    """A scan at one pin, as lanes get it: a picklable value, without open files or clients.
+
+    It can read slices only of the parts that it was made for; `parts_of` and `covered` work for changes of any part.
+    """
+
+    def reader(self, parts: frozenset[int], columns: Sequence[str]) -> SliceReader:
+        """A reader of slices of these parts; `columns` include the primary key. Raises: as `SliceReader`."""
+
+    def parts_of(self, changes: Changes) -> npt.NDArray[np.int32]:
+        """The part of each change, length n; always one of the parts of the lane that has the change."""
+
+    def covered(self, changes: Changes, progress: Mapping[int, Progress]) -> npt.NDArray[np.bool_]:
+        """The mask of changes that the snapshot read has passed, length n. `progress` lists the started parts."""
+
+
+class Scan(Protocol):
+    """One scan of a service, shared by all jobs that name an equal one. Called from one thread.
+
+    It may cache what it reads, as long as no result depends on that.
+    """
+
+    def incompatibility(self, job: JobDefinition, pin: Pin) -> str | None:
+        """The reason why this scan can't read a job that is about to open; None if it can."""
+        return None
+
+    def lost(self, pin: Pin, progress: Mapping[int, Progress]) -> str | None:
+        """The deleted data that a job has yet to read, for the log; None if all is there. Such a job stands still."""
+        return None
+
+    def cut(self, pin: Pin, part: int, after: Key | None, limit: Amount) -> Cut:
+        """The end of a slice of about `limit` that begins behind `after` (None: with the part).
+
+        It has at least one row if there is one; deleted rows that are still stored count, and offsets without a record.
+        A part with nothing left is at its end (`upto` None). The end need not be the key of a row, but lies behind
+        `after`. Called once a slice: the plan keeps the result, so another call may return another end. Raises:
+        StateError when pinned files are gone.
+        """
+
+    def pinned(self, pin: Pin, parts: frozenset[int]) -> PinnedScan:
+        """The scan at a pin, for lanes that read slices of these parts (none: only for `parts_of` and `covered`).
+
+        The pin may come from the journal, made by another process. Raises: StateError, as `cut`.
+        """
 
 
 @dataclass(frozen=True)
@@ -193,8 +262,8 @@ def _topic_scan(_: object, sources: Sources) -> Scan:
 
 
 SCANS: dict[type[ScanConfig], Callable[[Any, Sources], Scan]] = {
-    kinds.ReplicaScan: lambda _, sources: Arrangement(sources.replica),
-    kinds.TopicScan: _topic_scan,
+    ReplicaScan: lambda _, sources: Arrangement(sources.replica),
+    TopicScan: _topic_scan,
 }
 """By its model, an instance of which is the first argument."""
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from schemas.records import Barrier, Op
 from streaming.sink.output import Output
-from streaming.source.changes import Changes
+from streaming.source.decoded import Changes
 
 Headers = tuple[tuple[str, bytes | None], ...]
 """Names and values of a record's headers, in their order; a name may be there more than once."""

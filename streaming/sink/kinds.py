@@ -1,6 +1,6 @@
 """The registry of sinks: the implementation of each kind that a job can name.
 
-A new kind is a model in `schemas.kinds.kinds` and an entry here.
+A new kind is a model in `schemas.kinds.configs` and an entry here.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from schemas.job import JobDefinition
-from schemas.kinds.kinds import DEFAULT_SINK, SinkConfig, ToKafka
+from schemas.kinds.configs import DEFAULT_SINK, SinkConfig, ToKafka
 from schemas.settings.config import ServiceConfig
 from schemas.settings.limits import Limits
 from schemas.table import Column

@@ -1,6 +1,6 @@
 """The contract of a sink, to which jobs write.
 
-A job names the kind of its sink (`schemas.kinds.kinds`); `streaming.sink.kinds` has the implementations. Two parts:
+A job names the kind of its sink (`schemas.kinds.configs`); `streaming.sink.kinds` has the implementations. Two parts:
 
     Sink, in the driver     check ──▶ fence ──▶ tails, begins, endings ──▶ refuse_used ──▶ open
                             a start   a take-over   a recovery             before a plan   once it is in the journal
@@ -24,7 +24,7 @@ from typing import Protocol
 
 from schemas.errors import BackfillError, Code, ConfigError, StateError, TopicError
 from schemas.job import JobDefinition
-from schemas.kinds.kinds import SinkConfig
+from schemas.kinds.configs import SinkConfig
 from schemas.records import Barrier
 from streaming.kafka.barriers import BarrierCut
 from streaming.sink.columns import OutputChanges, SnapshotRows

@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 
 from schemas.errors import Code, Fenced, InputError
-from schemas.kinds.kinds import BARRIER_KINDS
+from schemas.kinds.configs import BARRIER_KINDS
 from state.values.aligned import AlignedBarrier
 from streaming.source.barriers.kinds import SOURCES
 from streaming.source.barriers.source import BarrierSource

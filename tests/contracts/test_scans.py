@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from schemas.errors import ConfigError
 from schemas.job import JobDefinition
-from schemas.kinds.kinds import SCAN_KINDS, ReplicaScan, ScanConfig
+from schemas.kinds.configs import SCAN_KINDS, ReplicaScan, ScanConfig
 from schemas.position import Key, position_from_text, position_to_text
 from schemas.records import Op, Row
 from state.columns import BEFORE_HASH, EPOCH, OFFSET, OP, PARTITION, VNODE, log_schema
@@ -33,9 +33,8 @@ from state.values.aligned import Pin
 from state.values.plan import Slice
 from state.values.progress import Completed, NotStarted, Progress, after_slice
 from streaming.core.planning import Amount
-from streaming.scan.kinds import SCANS, Arrangement
-from streaming.scan.protocol import PinnedScan, Scan
-from streaming.source.changes import Changes as LaneChanges
+from streaming.scan.kinds import SCANS, Arrangement, PinnedScan, Scan
+from streaming.source.decoded import Changes as LaneChanges
 from tests.kit.examples import examples
 from tests.kit.live_changes import live_changes
 from tests.kit.tables import table, vnode_of

@@ -12,7 +12,7 @@ import pytest
 
 from schemas.errors import BackfillError, Code, ConfigError, Fenced
 from schemas.job import JobDefinition
-from schemas.kinds.kinds import DEFAULT_SINK, SINK_KINDS
+from schemas.kinds.configs import DEFAULT_SINK, SINK_KINDS
 from schemas.records import Change, Op
 from schemas.settings.limits import Limits
 from streaming.kafka.clients import KafkaSettings

@@ -11,8 +11,7 @@ from schemas.errors import Code, ConfigError
 from schemas.job import JobDefinition
 from schemas.records import Add, Mutation
 from streaming.observe.api import build
-from streaming.observe.changes import JobEstimate, WayOn
-from streaming.observe.gateway import ControlApi
+from streaming.observe.gateway import ControlApi, JobEstimate, WayOn
 from streaming.observe.metrics import Metrics
 from streaming.observe.middleware import ApiAuth, unknown_job
 from streaming.observe.models import OutputStatus, ReaderStatus

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from schemas.records import Change, Op
 from schemas.table import Column, TableSchema
-from streaming.source.changes import Changes
+from streaming.source.decoded import Changes
 
 
 def columns_of(columns: Sequence[Column], rows: Sequence[tuple[Any, ...] | None]) -> tuple[pa.Array, ...]:

@@ -19,8 +19,7 @@ from state.values.aligned import AlignedBarrier, ReplicaVersion
 from state.values.plan import BatchPlan
 from streaming.lane.changes import order_changes
 from streaming.lane.faults import MOST_FAULTS, find_faults
-from streaming.source.changes import Changes
-from streaming.source.decoded import POSITION, UNCHANGED, RecordDecoder
+from streaming.source.decoded import POSITION, UNCHANGED, Changes, RecordDecoder
 from streaming.source.records import Records, RecordVnodes
 from tests.kit.avro_codec import ChangeCodec
 from tests.kit.single_records import single_records

@@ -21,8 +21,7 @@ from streaming.compaction.maintenance import Maintenance
 from streaming.core.jobs import MutationReport
 from streaming.kafka.topics import Watermarks
 from streaming.observe.api import build
-from streaming.observe.changes import JobEstimate, WayOn
-from streaming.observe.gateway import ControlApi
+from streaming.observe.gateway import ControlApi, JobEstimate, WayOn
 from streaming.observe.metrics import Metrics
 from streaming.observe.middleware import ApiAuth
 from streaming.observe.models import DiskStatus, OutputStatus, ReaderStatus

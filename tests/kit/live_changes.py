@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from state.columns import OFFSET, PARTITION
-from streaming.source.changes import Changes
+from streaming.source.decoded import Changes
 
 
 def live_changes(

@@ -19,8 +19,7 @@ from state.values.plan import BatchPlan, JobPlan, JobState
 from streaming.lane.changes import order_changes
 from streaming.sink.columns import ChangeColumns, EncodedRecords, Headers
 from streaming.sink.output import Output
-from streaming.source.changes import Changes
-from streaming.source.decoded import RecordDecoder
+from streaming.source.decoded import Changes, RecordDecoder
 from streaming.source.exchange import BLOCK, Exchange, lane_keys, unpacked
 from streaming.source.records import Records, RecordVnodes, Routes
 from tests.kit.avro_codec import ChangeCodec, KeyCodec

@@ -20,8 +20,7 @@ from streaming.core.redelivery import Judgement, Logged, Redelivery
 from streaming.lane.before.normal import KeyOrder, Stored, normalised, with_unchanged, written
 from streaming.lane.redelivered import RedeliveryFilter
 from streaming.lane.task import UndoneError
-from streaming.source.changes import Changes
-from streaming.source.decoded import POSITION, UNCHANGED
+from streaming.source.decoded import POSITION, UNCHANGED, Changes
 from tests.kit import columns
 from tests.kit.examples import examples
 from tests.kit.in_order import InOrder

@@ -32,8 +32,7 @@ from streaming.core.redelivery import Judgement, Logged, Redelivery
 from streaming.lane.redelivered import RedeliveryFilter
 from streaming.lane.task import UndoneError
 from streaming.protocol.lanes.redelivery import LogResets, Ranges, RedeliveryJudge
-from streaming.source.changes import Changes
-from streaming.source.decoded import POSITION
+from streaming.source.decoded import POSITION, Changes
 from streaming.source.direct_read import LoggedRecords
 from streaming.verify.records.order import RedeliveryRule
 from tests.kit import server_histories as servers

@@ -27,9 +27,8 @@ from streaming.protocol.executor import Done, Executor
 from streaming.protocol.planner import Planner
 from streaming.protocol.recovery.recover import Recovery
 from streaming.protocol.report import BatchReport
-from streaming.scan.kinds import PinnedTopic, Scans, SourceBackfill
-from streaming.scan.protocol import Scan
-from streaming.source.changes import Changes
+from streaming.scan.kinds import PinnedTopic, Scan, Scans, SourceBackfill
+from streaming.source.decoded import Changes
 from tests.simulation.instance import Instance
 from tests.simulation.storage import MemoryStorage, MemoryTable
 

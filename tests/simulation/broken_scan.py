@@ -12,8 +12,7 @@ from state.replica import Replica
 from state.values.aligned import Pin
 from state.values.plan import Slice
 from streaming.protocol.batches import Batches
-from streaming.scan.kinds import Arrangement, PinnedArrangement, Scans
-from streaming.scan.protocol import Scan, SliceReader
+from streaming.scan.kinds import Arrangement, PinnedArrangement, Scan, Scans, SliceReader
 from tests.kit.tables import vnode_of
 
 

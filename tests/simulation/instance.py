@@ -23,7 +23,7 @@ from schemas.errors import (
     OutcomeUnknown,
 )
 from schemas.job import JobDefinition
-from schemas.kinds.kinds import ToKafka
+from schemas.kinds.configs import ToKafka
 from schemas.records import Add, Resume
 from schemas.settings.limits import Limits
 from schemas.table import TableSchema

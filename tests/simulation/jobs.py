@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cache
 
 from schemas.job import JobDefinition
-from schemas.kinds.kinds import TopicScan
+from schemas.kinds.configs import TopicScan
 from schemas.kinds.lanes import rescale_misfit
 from schemas.kinds.projection import OutputColumn
 from schemas.table import TableSchema, declare

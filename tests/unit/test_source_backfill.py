@@ -20,7 +20,7 @@ from state.values.aligned import Pin, ReplicaVersion
 from state.values.progress import NotStarted, Progress, after_slice
 from streaming.core.planning import Amount
 from streaming.scan.kinds import SourceBackfill, UpstreamLog
-from streaming.source.changes import Changes
+from streaming.source.decoded import Changes
 from tests.kit.live_changes import live_changes
 from tests.kit.tables import table
 

@@ -11,7 +11,7 @@ import typer
 from schemas.errors import Code
 from schemas.formats.registry import OUTPUT_FORMATS
 from schemas.job import JobDefinition
-from schemas.kinds.kinds import SCAN_KINDS
+from schemas.kinds.configs import SCAN_KINDS
 from schemas.kinds.projection import columns_of_text
 from schemas.settings.documents import read_mapping
 from schemas.table import TableSchema

@@ -10,8 +10,7 @@ from confluent_kafka import Message
 
 from schemas.settings.registry import load_registry
 from streaming.cli.topics.target import Broker
-from streaming.inspect.guess import guess
-from streaming.inspect.page import configuration
+from streaming.inspect.guess import configuration, guess
 from streaming.inspect.samples import Sample
 from streaming.kafka.consumer import RangeReader
 from streaming.registry.client import AskedSchemas, Registry

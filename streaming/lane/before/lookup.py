@@ -42,7 +42,7 @@ from streaming.lane.before.normal import (
 from streaming.lane.before.store import LocalStore, RowStore, View, decoded
 from streaming.lane.task import LaneTask
 from streaming.scan.snapshot import SnapshotReader
-from streaming.source.changes import Changes
+from streaming.source.decoded import Changes
 
 _ROWS_AT_ONCE = 100_000
 _VNODES_AT_ONCE = 16

@@ -14,8 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.records import Op
-from streaming.source.changes import Changes
-from streaming.source.decoded import UNCHANGED
+from streaming.source.decoded import UNCHANGED, Changes
 from streaming.source.records import Bools
 
 Indices = npt.NDArray[np.int64]

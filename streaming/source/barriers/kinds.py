@@ -1,6 +1,6 @@
 """The registry of barrier sources, by the kind of barriers that is configured.
 
-A new kind is a model in `schemas.kinds.kinds` and an entry here.
+A new kind is a model in `schemas.kinds.configs` and an entry here.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from schemas.kinds.kinds import BarriersConfig, Embedded, Inject
+from schemas.kinds.configs import BarriersConfig, Embedded, Inject
 from schemas.records import Barrier
 from streaming.kafka.topics import stable_offsets_of
 from streaming.source.barriers.in_data import Announcements, EmbeddedBarriers, InjectedBarriers

@@ -19,8 +19,7 @@ from state.values.plan import BatchPlan
 from streaming.kafka.clients import KafkaSettings
 from streaming.lane.changes import order_changes
 from streaming.lane.faults import Fault, find_faults
-from streaming.source.changes import Changes
-from streaming.source.decoded import decoded
+from streaming.source.decoded import Changes, decoded
 from streaming.source.exchange import Exchange, unpacked
 from streaming.source.kafka import UpstreamSource
 from streaming.source.records import Routes

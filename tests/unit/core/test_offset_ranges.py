@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.job import JobDefinition
-from schemas.kinds.kinds import TopicScan
+from schemas.kinds.configs import TopicScan
 from schemas.records import Barrier, BarrierKind
 from state.values.aligned import AlignedBarrier, ReplicaVersion
 from state.values.plan import BatchPlan, JobPlan, JobState, Slice

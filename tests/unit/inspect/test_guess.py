@@ -14,8 +14,7 @@ from schemas.formats.append import AppendFormat
 from schemas.formats.debezium import DebeziumFormat
 from schemas.formats.upsert import UpsertFormat
 from schemas.settings.config import ServiceConfig, load
-from streaming.inspect.guess import Guess, guess
-from streaming.inspect.page import configuration
+from streaming.inspect.guess import Guess, configuration, guess
 from streaming.inspect.samples import Sample
 from tests.kit.debezium import RECORDED, UNLISTED, recorded, recorded_schemas
 from tests.kit.servers import SERVERS, folded, server_rows, server_table

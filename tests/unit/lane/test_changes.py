@@ -23,8 +23,7 @@ from streaming.lane.changes import order_changes
 from streaming.lane.faults import find_faults
 from streaming.lane.run import run_lane
 from streaming.lane.task import LaneResult
-from streaming.source.changes import Changes
-from streaming.source.decoded import AFTER, BEFORE, KEY, MARKED, SIZE, decoded_schema
+from streaming.source.decoded import AFTER, BEFORE, KEY, MARKED, SIZE, Changes, decoded_schema
 from tests.kit.lane_tasks import lane_task
 from tests.kit.tables import table
 

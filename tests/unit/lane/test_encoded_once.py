@@ -11,7 +11,7 @@ from schemas.job import JobDefinition
 from schemas.records import Change, Op
 from streaming.sink.columns import ChangeColumns
 from streaming.sink.output import Output
-from streaming.source.changes import Changes
+from streaming.source.decoded import Changes
 from tests.kit import barriers
 from tests.kit.columns import changes_of
 from tests.kit.masks import hash_key_file

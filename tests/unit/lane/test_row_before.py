@@ -19,7 +19,7 @@ from schemas.formats.outputs.records import AvroRowEncoder
 from schemas.records import Change, Op
 from streaming.lane.before.normal import KeyOrder, Stored, Written, normalised, written
 from streaming.lane.before.store import LocalStore, RowStore, decoded
-from streaming.source.changes import Changes
+from streaming.source.decoded import Changes
 from tests.kit.columns import columns_of, upserts_of
 from tests.kit.tables import table
 

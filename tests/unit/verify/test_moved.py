@@ -17,8 +17,7 @@ from state.columns import OFFSET, PARTITION
 from streaming.lane.changes import moved_in_order as in_lanes
 from streaming.reading.entries import TopicEntry
 from streaming.reading.records.logs import LogName, PlaceInLog
-from streaming.source.changes import Changes
-from streaming.source.decoded import POSITION, TIME
+from streaming.source.decoded import POSITION, TIME, Changes
 from streaming.verify.history import Held, PartitionHistory
 from streaming.verify.records.order import moved_in_order
 from tests.kit.encoded_histories import ListSource
