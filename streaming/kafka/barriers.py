@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 from confluent_kafka import KafkaException, Message, TopicPartition
 
-from schemas.avro.codec import decode_barrier
+from schemas.avro.codec import MAX_BARRIER_BYTES, decode_barrier
+from schemas.errors import Code, InputError
 from schemas.json.barriers import decode_beside
 from schemas.kinds.full_barriers import PERIOD_MS, begins_period
-from schemas.records import BARRIER_HEADER, Barrier
+from schemas.records import BARRIER_HEADER, Barrier, RecordId
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, header_of, located, location
 from streaming.kafka.errors import translate
@@ -53,6 +54,65 @@ def beside_barrier_in(message: Message) -> FoundBeside | None:
     where = location(message)
     found = decode_beside(header, message.key(), message.value(), partition=partition, where=where)
     return FoundBeside(partition, offset, found.barrier, found.end)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundBarrier:
+    """A barrier and its record's partition and offset; None for a record that an operator has left out."""
+
+    partition: int
+    offset: int
+    barrier: Barrier | None
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """A record with the header of a barrier. `value` may be None where `size`, in bytes, is above any barrier's.
+
+    `ambiguous`: it has the key of a change, or several such headers.
+    """
+
+    place: RecordId
+    value: bytes | None
+    size: int
+    header: bytes | None
+    ambiguous: bool
+
+
+def found_barrier(topic: str, marked: Marked, left_out: frozenset[RecordId]) -> FoundBarrier:
+    """Decode a marked record as a barrier.
+
+    Raises: InputError as `decode_barrier`, AMBIGUOUS_RECORD, and AVRO_LIMIT for one that is larger than any barrier.
+    """
+    place = marked.place
+    if place in left_out:
+        return FoundBarrier(*place, None)
+    where = f"{topic}-{place[0]}@{place[1]}"
+    if marked.ambiguous:
+        found, record = (
+            "a record that is marked as a barrier and has a key, or several marks",
+            f"{place[0]}@{place[1]}",
+        )
+        raise InputError(Code.AMBIGUOUS_RECORD, where=where, found=found, record=record)
+    if marked.size > MAX_BARRIER_BYTES:
+        found, expected = f"a barrier of {marked.size} bytes", f"at most {MAX_BARRIER_BYTES}"
+        raise InputError(Code.AVRO_LIMIT, where=where, found=found, expected=expected)
+    return FoundBarrier(*place, decode_barrier(marked.header, marked.value, where=where))
+
+
+def mark_of(message: Message) -> Marked | None:
+    """The record as one that is marked as a barrier; None without the header."""
+    headers = message.headers()
+    if not headers:
+        return None
+    marks = [value for name, value in list(headers) if name == BARRIER_HEADER]
+    if not marks:
+        return None
+    value, header = message.value(), marks[0]
+    assert value is None or isinstance(value, bytes)
+    assert header is None or isinstance(header, bytes)
+    ambiguous = len(marks) > 1 or message.key() is not None
+    return Marked(located(message), value, len(value or b""), header, ambiguous)
 
 
 _LATE_MS = 600_000

@@ -285,33 +285,26 @@ def _read(oauth: OAuth, said: bytes, began_s: float) -> BearerToken:
 
 
 def _refused(oauth: OAuth, found: str) -> EnvironmentProblem:
-    return _problem(
-        oauth,
-        (Code.REGISTRY_REFUSED, Code.AUTH_FAILED),
-        f"no token from the token server ({found})",
-        "a client that it knows, with this secret, and a scope that it may have",
-        "check client_id, its secret, scope and token_url",
+    code = Code.REGISTRY_REFUSED if _is_of_registry(oauth) else Code.AUTH_FAILED
+    return EnvironmentProblem(
+        code,
+        where=f"{oauth.section}.token_url",
+        found=f"no token from the token server ({found})",
+        expected="a client that it knows, with this secret, and a scope that it may have",
+        next_step=f"check client_id, its secret, scope and token_url in {oauth.section}",
     )
 
 
 def _unreachable(oauth: OAuth, found: str) -> EnvironmentProblem:
-    return _problem(
-        oauth,
-        (Code.REGISTRY_UNREACHABLE, Code.BROKER_UNREACHABLE),
-        f"no answer from the token server ({found})",
-        "a token server there",
-        "start it, or correct token_url or ca_file",
-    )
-
-
-def _problem(
-    oauth: OAuth, codes: tuple[Code, Code], found: str, expected: str, step: str
-) -> EnvironmentProblem:
-    """`codes`: of the registry, and of Kafka."""
+    code = Code.REGISTRY_UNREACHABLE if _is_of_registry(oauth) else Code.BROKER_UNREACHABLE
     return EnvironmentProblem(
-        codes[0] if oauth.section.startswith("registry") else codes[1],
+        code,
         where=f"{oauth.section}.token_url",
-        found=found,
-        expected=expected,
-        next_step=f"{step} in {oauth.section}",
+        found=f"no answer from the token server ({found})",
+        expected="a token server there",
+        next_step=f"start it, or correct token_url or ca_file in {oauth.section}",
     )
+
+
+def _is_of_registry(oauth: OAuth) -> bool:
+    return oauth.section.startswith("registry")

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -30,8 +30,6 @@ _MARGIN_S = 5.0
 
 PartitionId = tuple[str, int]
 """A topic and one of its partitions."""
-
-Answer = TypeVar("Answer")
 
 
 def admin(settings: KafkaSettings) -> AdminClient:
@@ -251,18 +249,15 @@ def watermarks(
     count = len(_partitions(client, topic, settings))
     if not count:
         raise missing_topic(settings, topic, client)
-    partition_ids = [(topic, partition) for partition in range(count)]
-
-    def ask() -> tuple[Watermarks, ...]:
-        kinds = (
-            _offsets(client, settings, partition_ids, _EARLIEST, IsolationLevel.READ_UNCOMMITTED),
-            _offsets(client, settings, partition_ids, _LATEST, IsolationLevel.READ_COMMITTED),
-            _offsets(client, settings, partition_ids, _LATEST, IsolationLevel.READ_UNCOMMITTED),
-        )
-        offsets = ([answered(future, settings).offset for future in each] for each in kinds)
-        return tuple(Watermarks(*each) for each in zip(*offsets, strict=True))
-
-    return _patiently(ask, client, settings, partition_ids)
+    found = _asked_offsets(
+        client,
+        settings,
+        [(topic, partition) for partition in range(count)],
+        (_EARLIEST, IsolationLevel.READ_UNCOMMITTED),
+        (_LATEST, IsolationLevel.READ_COMMITTED),
+        (_LATEST, IsolationLevel.READ_UNCOMMITTED),
+    )
+    return tuple(Watermarks(*each) for each in found)
 
 
 def end_offsets(
@@ -276,13 +271,8 @@ def end_offsets(
 
     With a client that already has the leaders it is one round trip.
     """
-
-    def ask() -> dict[PartitionId, int]:
-        futures = _offsets(client, settings, partition_ids, _LATEST, isolation)
-        offsets = [answered(future, settings).offset for future in futures]
-        return dict(zip(partition_ids, offsets, strict=True))
-
-    return _patiently(ask, client, settings, partition_ids)
+    found = _asked_offsets(client, settings, partition_ids, (_LATEST, isolation))
+    return {each: offset for each, (offset,) in zip(partition_ids, found, strict=True)}
 
 
 def stable_offsets(
@@ -297,18 +287,6 @@ def stable_offsets(
 def stable_offsets_of(settings: KafkaSettings, topic: str, partitions: int) -> Callable[[], tuple[int, ...]]:
     """`stable_offsets` of one topic, with a client that is kept for it."""
     return partial(stable_offsets, settings, topic, partitions, client=admin(settings))
-
-
-def _offsets(
-    client: AdminClient,
-    settings: KafkaSettings,
-    partition_ids: Collection[PartitionId],
-    spec: OffsetSpec,
-    isolation: IsolationLevel,
-) -> list[Any]:
-    asked = {TopicPartition(*each): spec for each in partition_ids}
-    futures = client.list_offsets(asked, isolation_level=isolation, request_timeout=settings.wait_s)
-    return [futures[partition] for partition in asked]
 
 
 def answered(answer: Future[Any], settings: KafkaSettings) -> Any:
@@ -327,14 +305,24 @@ def answered(answer: Future[Any], settings: KafkaSettings) -> Any:
     return found
 
 
-def _patiently(
-    ask: Callable[[], Answer], client: AdminClient, settings: KafkaSettings, asked: Collection[PartitionId]
-) -> Answer:
-    """The answer about these partitions, which may have come, or have other leaders, since the client heard of them."""
+def _asked_offsets(
+    client: AdminClient,
+    settings: KafkaSettings,
+    asked: Collection[PartitionId],
+    *kinds: tuple[OffsetSpec, IsolationLevel],
+) -> list[tuple[int, ...]]:
+    """The offsets of each kind, by partition. They may have come, or have other leaders, since it last asked."""
     topics, deadline = sorted({topic for topic, _ in asked}), time.monotonic() + settings.wait_s
+    places, wait_s = [TopicPartition(*each) for each in asked], settings.wait_s
     while True:
         try:
-            return ask()
+            futures = [
+                client.list_offsets(
+                    dict.fromkeys(places, spec), isolation_level=isolation, request_timeout=wait_s
+                )
+                for spec, isolation in kinds
+            ]
+            return [tuple(answered(each[place], settings).offset for each in futures) for place in places]
         except KafkaException as raised:
             error = raised.args[0]
         if time.monotonic() >= deadline or not (error.code() in LEADER_MOVES or is_missing(error)):

@@ -78,15 +78,11 @@ class Exchange:
         for batch in batches:
             records = Records.concatenated([batch])
             blocks = list(self._blocks(records, keys, clocks))
-            yield pa.RecordBatch.from_arrays(
-                [
-                    pa.array(column, field.type)
-                    for column, field in zip(zip(*blocks, strict=True), _BLOCK_SCHEMA, strict=True)
-                ]
-                if blocks
-                else [pa.array([], field.type) for field in _BLOCK_SCHEMA],
-                schema=_BLOCK_SCHEMA,
-            )
+            columns = zip(*blocks, strict=True) if blocks else ((),) * len(_BLOCK_SCHEMA)
+            arrays = [
+                pa.array(column, field.type) for column, field in zip(columns, _BLOCK_SCHEMA, strict=True)
+            ]
+            yield pa.RecordBatch.from_arrays(arrays, schema=_BLOCK_SCHEMA)
 
     def _blocks(
         self, records: Records, keys: Sequence[int], clocks: dict[int, int]

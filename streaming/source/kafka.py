@@ -2,7 +2,9 @@
 
 Where barriers stand in the data, the stream's own rows are only looked through for them, which costs no decoding. A
 batch reads exactly the range from its first to its last barrier, so no row behind the last aligned barrier is ever
-decoded, carried over or held; what the stream delivered too early is simply read when its barrier has come.
+decoded, carried over or held; what the stream delivered too early is simply read when its barrier has come. At a start
+some thousand records behind the last batch are searched without Spark, while its JVM comes up, so that the first batch
+need not wait for the stream.
 """
 
 from __future__ import annotations
@@ -19,12 +21,16 @@ from schemas.avro.codec import MAX_BARRIER_BYTES
 from schemas.kinds.lanes import share_of
 from schemas.records import BARRIER_HEADER, RecordId
 from state.values.aligned import AlignedBarrier, padded
+from streaming.kafka.barriers import FoundBarrier, Marked, found_barrier, mark_of
 from streaming.kafka.clients import KafkaSettings
+from streaming.kafka.consumer import RangeReader, located
 from streaming.runtime.session import mapped_in_arrow, run_job, sorted_rows
-from streaming.source.barriers.found import BarriersFound, FoundBarrier, Marked, find_barriers, found_barrier
 from streaming.source.exchange import BLOCK, BLOCK_ROWS, LANE_KEY, ORDER, Exchange
 from streaming.source.records import HEADERS_FIELD, RAW_SCHEMA, TIME_FIELD
 from streaming.source.retention import Gaps
+
+_LOOK_RECORDS, _LOOK_BYTES = 200_000, 256 << 20
+"""Limits of a search without Spark: about a second, less than the start of Spark."""
 
 
 class UpstreamSource:
@@ -72,9 +78,30 @@ class UpstreamSource:
         """The records of [first[p], end[p]) of every partition p, without those before `begins`."""
         return self._range(*self._begun(first, end), headers=headers)
 
-    def find_barriers(self, first: Sequence[int]) -> BarriersFound:
-        """The barriers from these offsets on, found without Spark."""
-        return find_barriers(self._kafka, self._topic, first, self._left_out, self.gaps)
+    def find_barriers(self, first: Sequence[int]) -> tuple[list[FoundBarrier], tuple[int, ...]]:
+        """Barriers from these offsets on, and the offsets from which each partition is to be read on. Without Spark.
+
+        Those of a partition are in offset order. Ends early if there are very many records.
+        Raises: as `found_barrier`; EnvironmentProblem; InputError(DATA_LOST).
+        """
+        found: list[FoundBarrier] = []
+        records = size = 0
+        with RangeReader(self._kafka) as reader:
+            all_marks = reader.watermarks(self._topic)
+            self.gaps.refuse_lost(self._topic, all_marks, first)
+            next_offsets = list(self.gaps.first(first))
+            ends = [marks.stable for marks in all_marks]
+            for chunk in reader.read(self._topic, dict(enumerate(zip(next_offsets, ends, strict=False)))):
+                for message in chunk:
+                    partition, offset = located(message)
+                    next_offsets[partition] = offset + 1
+                    size += len(message)
+                    if (mark := mark_of(message)) is not None:
+                        found.append(found_barrier(self._topic, mark, self._left_out))
+                records += len(chunk)
+                if records >= _LOOK_RECORDS or size >= _LOOK_BYTES:
+                    break
+        return found, tuple(next_offsets)
 
     def barriers_in(self, records: DataFrame) -> Iterator[FoundBarrier]:
         """The barriers among some records, in offset order within each partition.

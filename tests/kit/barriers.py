@@ -11,9 +11,8 @@ from pyspark.sql import DataFrame
 from schemas.errors import BackfillError, Code, Fenced
 from schemas.records import Barrier, BarrierKind
 from state.values.aligned import AlignedBarrier
-from streaming.kafka.barriers import BarrierCut, FoundBeside
+from streaming.kafka.barriers import BarrierCut, FoundBarrier, FoundBeside
 from streaming.kafka.topics import Watermarks
-from streaming.source.barriers.found import BarriersFound, FoundBarrier
 from streaming.source.barriers.injecting.injector import is_wanted
 from streaming.source.barriers.separate_topic import FollowedTopic
 from streaming.source.kafka import UpstreamSource
@@ -57,10 +56,10 @@ class MemoryRecords(UpstreamSource):
             self.markers.append(FoundBarrier(number, self.write(number), barrier))
         return AlignedBarrier(barrier, tuple(self.ends))
 
-    def find_barriers(self, first: Sequence[int]) -> BarriersFound:
+    def find_barriers(self, first: Sequence[int]) -> tuple[list[FoundBarrier], tuple[int, ...]]:
         Gaps().refuse_lost("up", [Watermarks(self.earliest, end, end) for end in self.ends], first)
         ends = tuple(min(end, begin + self.seen_by_look) for begin, end in zip(first, self.ends, strict=True))
-        return BarriersFound(list(self._between(first, ends)), ends)
+        return list(self._between(first, ends)), ends
 
     def stream(self, first: Sequence[int]) -> DataFrame:
         return cast("DataFrame", (first, self.ends))

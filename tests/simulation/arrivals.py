@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 from pyspark.sql import DataFrame
 
 from state.values.aligned import AlignedBarrier
-from streaming.source.barriers.found import BarriersFound, FoundBarrier
+from streaming.kafka.barriers import FoundBarrier
 from streaming.source.barriers.in_data import EmbeddedBarriers
 from streaming.source.kafka import UpstreamSource
 
@@ -121,8 +121,8 @@ class _Markers(UpstreamSource):
     def __init__(self) -> None:
         """Nothing of Spark's."""
 
-    def find_barriers(self, first: Sequence[int]) -> BarriersFound:
-        return BarriersFound([], tuple(first))
+    def find_barriers(self, first: Sequence[int]) -> tuple[list[FoundBarrier], tuple[int, ...]]:
+        return [], tuple(first)
 
     def barriers_in(self, records: DataFrame) -> Iterator[FoundBarrier]:
         yield from cast("list[FoundBarrier]", records)

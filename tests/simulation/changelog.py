@@ -20,10 +20,10 @@ from state.columns import OFFSET, OP, PARTITION, TRANSACTION, VNODE
 from state.values.aligned import padded
 from state.values.plan import Parked
 from streaming.core.offset_ranges import history_ranges, readers
+from streaming.kafka.barriers import FoundBarrier
 from streaming.lane.task import LaneTask
 from streaming.sink.dead_letters import DeadLetter
 from streaming.source import decoded as columns
-from streaming.source.barriers.found import FoundBarrier
 from streaming.source.barriers.source import BarrierSource
 from streaming.source.decoded import AFTER, BEFORE, ERROR, MARKED, POSITION, TIME, UNCHANGED
 from streaming.verify.history import TopicEntry

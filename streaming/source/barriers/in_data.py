@@ -18,8 +18,8 @@ from pyspark.sql import DataFrame
 from schemas.records import RecordId
 from state.values.aligned import AlignedBarrier
 from streaming.core.alignment import Aligner
+from streaming.kafka.barriers import FoundBarrier
 from streaming.kafka.consumer import stable_pauses_s
-from streaming.source.barriers.found import FoundBarrier
 from streaming.source.barriers.injecting.injector import BarrierInjector
 from streaming.source.barriers.source import BarrierSource, Newest, WithInjector
 from streaming.source.kafka import UpstreamSource
@@ -79,9 +79,8 @@ class EmbeddedBarriers(BarrierSource):
     def begin(self, position: AlignedBarrier | None, first: Sequence[int]) -> list[AlignedBarrier]:
         self._aligner = Aligner(self._topic, self._partitions, position, begins=self._begins)
         # Without Spark, whose JVM may still be coming up.
-        search = self._records.find_barriers(first)
-        self._stream_from = search.next_offsets
-        return self._align(search.found)
+        found, self._stream_from = self._records.find_barriers(first)
+        return self._align(found)
 
     def stream(self) -> DataFrame:
         return self._records.stream(self._stream_from)

@@ -12,7 +12,7 @@ from schemas.errors import BackfillError, Code
 from schemas.records import Change, Op
 from state.values.plan import BatchPlan
 from streaming.service.service import Service
-from streaming.source.barriers import found as last_barrier
+from streaming.source.barriers.injecting import target as last_barrier
 from streaming.source.kafka import UpstreamSource
 from tests.kit.debezium import DebeziumUpstream
 from tests.kit.real import RealUpstream, Run, Stage, UpsertUpstream

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame
 
 from state.values.aligned import AlignedBarrier
-from streaming.source.barriers.found import BarriersFound, FoundBarrier
+from streaming.kafka.barriers import FoundBarrier
 from streaming.source.barriers.in_data import Announcements, InjectedBarriers
 from streaming.source.barriers.injecting.injector import BarrierInjector
 from streaming.source.kafka import UpstreamSource
@@ -47,9 +47,9 @@ class LookedThrough(UpstreamSource):
     def __init__(self, topic: MemoryRecords, first: tuple[int, int]) -> None:
         self.topic, self.first = topic, first
 
-    def find_barriers(self, first: Sequence[int]) -> BarriersFound:
+    def find_barriers(self, first: Sequence[int]) -> tuple[list[FoundBarrier], tuple[int, ...]]:
         found = self.topic.barriers_in(cast("DataFrame", (first, self.first)))
-        return BarriersFound(list(found), self.first)
+        return list(found), self.first
 
     def range(self, first: Sequence[int], end: Sequence[int], *, headers: bool = False) -> DataFrame:
         return self.topic.range(first, end, headers=headers)

@@ -15,7 +15,7 @@ import structlog
 from confluent_kafka import KafkaError, Message, Producer
 
 from schemas.avro.codec import barrier_header, encode_barrier
-from schemas.errors import Code, TopicError
+from schemas.errors import Code, InputError, TopicError
 from schemas.json.barriers import encode_beside
 from schemas.records import BARRIER_HEADER, Barrier, RecordId
 from schemas.settings.job_keys import BARRIER_TOPIC
@@ -27,7 +27,6 @@ from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, located
 from streaming.kafka.topics import create_topic, require_topic, stable_offsets_of
 from streaming.runtime.timing import monotonic_ms
-from streaming.source.barriers.found import agreed
 
 _NEAR_RECORDS, _NEAR_BYTES = 400_000, 256 << 20
 """Limits for all partitions together: a reader in Python takes a second for them, and Spark's first search five."""
@@ -53,7 +52,11 @@ class BarrierTarget(Protocol):
         """Check or create the topics; returns their number of partitions. Raises: TopicError, EnvironmentProblem."""
 
     def last(self, reader: RangeReader, partitions: int) -> Barrier | None:
-        """The last barrier, when no transaction is open that may hold one. Raises: as `agreed`; InputError."""
+        """The last barrier, when no transaction is open that may hold one.
+
+        Raises: TopicError: PARTITIONS_CHANGED, the topic has fewer partitions than the barrier went to. InputError:
+        BARRIER_DISAGREE, partitions end with different barriers; as `barrier_in`.
+        """
 
     def last_near(self, reader: RangeReader) -> Barrier | None:
         """The last barrier of partition 0 unless it is far from the end; asked for before `last`."""
@@ -92,7 +95,7 @@ class DataTopicTarget(BarrierTarget):
         if self._search is not None:
             unfound = {number: since for number, (_, since) in looks.items() if number not in found}
             found |= self._far(reader, unfound, self._search)
-        return agreed(self.topics.data, [found.get(number) for number in range(partitions)])
+        return _agreed(self.topics.data, [found.get(number) for number in range(partitions)])
 
     def last_near(self, reader: RangeReader) -> Barrier | None:
         return self._look_back(reader, [0])[0][0]
@@ -216,7 +219,7 @@ class SeparateTopicTarget(BarrierTarget):
                 max(end, mark.earliest)
                 for end, mark in zip(self._ends, reader.watermarks(self.topics.data), strict=False)
             ]
-        return agreed(self._topic, [each.barrier if each else None for each in found])
+        return _agreed(self._topic, [each.barrier if each else None for each in found])
 
     def last_near(self, reader: RangeReader) -> Barrier | None:
         # It is always near the end.
@@ -246,6 +249,32 @@ class SeparateTopicTarget(BarrierTarget):
             )
         self._ends = list(ends)
         return lambda: ends
+
+
+def _agreed(topic: str, found: Sequence[Barrier | None]) -> Barrier | None:
+    """The barrier that all partitions of a topic end with that were there then; None where none has any."""
+    last = max(
+        (barrier for barrier in found if barrier is not None), key=lambda each: each.curr, default=None
+    )
+    if last is None:
+        return None
+    if last.partitions > len(found):
+        raise TopicError(
+            Code.PARTITIONS_CHANGED,
+            where=topic,
+            found=f"{len(found)} partitions",
+            partitions=last.partitions,
+            before=f"the last barrier ({last.curr}) says",
+        )
+    for partition, barrier in enumerate(found[: last.partitions]):
+        if barrier is None or barrier.curr != last.curr:
+            raise InputError(
+                Code.BARRIER_DISAGREE,
+                where=f"{topic}-{partition}",
+                found=f"{barrier.curr if barrier else 'none'} as its last barrier",
+                other=f"in another partition: {last.curr}",
+            )
+    return last
 
 
 def target_of(topics: UpstreamTopics, pace: BarrierPace | None = None) -> BarrierTarget:
