@@ -16,8 +16,7 @@ from state.storage import Storage
 from state.values.plan import JobState
 from state.values.progress import Completed, InProgress, Progress
 from streaming.kafka.clients import KafkaSettings
-from streaming.observe.changes import NewJob
-from streaming.observe.gateway import ControlApi
+from streaming.observe.gateway import ControlApi, NewJob
 from streaming.observe.status_cache import StatusCache
 from streaming.service.vitals import Vitals
 from streaming.sink.kinds import Sinks, SinkSetup
