@@ -50,7 +50,7 @@ class MakesNoDeadLetters(Broker):
 
 
 class Without(Instance):
-    broker_type = MakesNoTopic
+    broker_type: type[Broker] = MakesNoTopic
 
     def __init__(self, name: str, **parts: Any) -> None:
         super().__init__(name, **parts)

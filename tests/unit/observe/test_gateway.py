@@ -46,7 +46,7 @@ def config_of(upstream: object = "up", **table: Any) -> ServiceConfig:
 
 def refused(control: ControlApi, mutation: Mutation) -> Code:
     with pytest.raises(BackfillError) as caught:
-        control(mutation)
+        control.send(mutation)
     return caught.value.code
 
 
