@@ -13,13 +13,6 @@ NO_EPOCH = 0
 """`prev` of the first barrier of a topic."""
 
 
-def epoch_from_unix_ms(unix_ms: int) -> int:
-    """The epoch of a wall-clock instant. Instants before 2021-04-01 have none: ValueError."""
-    if unix_ms <= EPOCH_ZERO_UNIX_MS:
-        raise ValueError(f"the clock says {unix_ms} ms, before the first epoch (2021-04-01)")
-    return (unix_ms - EPOCH_ZERO_UNIX_MS) << PHYSICAL_SHIFT_BITS
-
-
 def unix_ms_from_epoch(epoch: int) -> int:
     """Milliseconds since 1970 at which `epoch` began; the low 16 bits are dropped."""
     return (epoch >> PHYSICAL_SHIFT_BITS) + EPOCH_ZERO_UNIX_MS

@@ -35,7 +35,6 @@ MOST_SCALE = 999
 _MOST_UNSCALED = 10 ** (MAX_DECIMAL_PRECISION + MOST_SCALE)
 """No number that is larger fits a column, whatever its scale; to take it apart could take long."""
 DAY_MICROS = 86_400_000_000
-_LONG_BYTES, _LONG_DIGITS = 8, 18
 _WHOLE = ("int", "long")
 _BEYOND = {
     TypeName.TIMESTAMP: ("infinity", "-infinity"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from confluent_kafka import KafkaException, Message, TopicPartition
+from confluent_kafka import Message, TopicPartition
 
 from schemas.avro.codec import MAX_BARRIER_BYTES, decode_barrier
 from schemas.errors import Code, InputError
@@ -17,7 +17,7 @@ from schemas.kinds.full_barriers import PERIOD_MS, begins_period
 from schemas.records import BARRIER_HEADER, Barrier, RecordId
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, header_of, located, location
-from streaming.kafka.errors import translate
+from streaming.kafka.errors import translated
 from streaming.kafka.topics import PartitionId, admin
 
 
@@ -185,7 +185,5 @@ def _delete_before(kafka: KafkaSettings, begins: Mapping[PartitionId, int]) -> N
     wanted = [TopicPartition(topic, partition, offset) for (topic, partition), offset in begins.items()]
     client = admin(kafka)  # held: a request of a deleted client is never answered
     for deleted, answer in client.delete_records(wanted, request_timeout=kafka.wait_s).items():
-        try:
+        with translated(kafka, what=f"{deleted.topic}-{deleted.partition}"):
             answer.result()
-        except KafkaException as raised:
-            raise translate(raised.args[0], kafka, what=f"{deleted.topic}-{deleted.partition}") from None

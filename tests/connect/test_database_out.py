@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from schemas.epoch import epoch_from_unix_ms
+from schemas.epoch import NO_EPOCH, next_epoch
 from schemas.position import Key
 from schemas.records import Change, Row
 from schemas.settings.config import ServiceConfig, check
@@ -63,7 +63,7 @@ def config_of(scenario: KillScenario) -> ServiceConfig:
 
 def catches_up(scenario: KillScenario, config: ServiceConfig) -> None:
     """Wait until all outputs are complete, and at a barrier that is younger than this call."""
-    now = epoch_from_unix_ms(int(time.time() * 1_000))
+    now = next_epoch(NO_EPOCH, int(time.time() * 1_000))
     for number in range(len(config.jobs)):
         await_condition(
             lambda number=number: epoch_of(config, scenario.kafka, number) > now,  # type: ignore[misc]

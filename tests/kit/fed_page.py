@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import cast
 
-from schemas.epoch import epoch_from_unix_ms
+from schemas.epoch import NO_EPOCH, next_epoch
 from schemas.errors import Code, EnvironmentProblem
 from schemas.job import JobDefinition
 from schemas.records import Mutation, Pause, Resume
@@ -121,14 +121,14 @@ class FedPage:
 
     def epoch_at(self, now_s: float) -> int:
         """The epoch of a barrier at a time of this page."""
-        return epoch_from_unix_ms(round((self.begin_s + now_s) * 1_000))
+        return next_epoch(NO_EPOCH, round((self.begin_s + now_s) * 1_000))
 
     def batch(self) -> None:
         """One more, whose barrier was injected `delay_s` ago."""
         jobs, progress, rows = self.shown(self)
         at_ms = round((self.wall_s - self.delay_s) * 1_000)
         last = report(jobs, progress, at_ms=at_ms, rows=rows, stored=dict.fromkeys(range(4), 75_000))
-        compacted = dataclasses.replace(last.files, compacted_epoch=epoch_from_unix_ms(at_ms - 754_000))
+        compacted = dataclasses.replace(last.files, compacted_epoch=next_epoch(NO_EPOCH, at_ms - 754_000))
         outcome = dataclasses.replace(last.outcome, reports=self.reports)
         self.reports = ()
         vitals = self.cache.vitals

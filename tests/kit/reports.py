@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
-from schemas.epoch import epoch_from_unix_ms
+from schemas.epoch import NO_EPOCH, next_epoch
 from schemas.job import JobDefinition
 from schemas.records import Barrier, BarrierKind
 from schemas.table import TableSchema, declare
@@ -39,7 +39,7 @@ SOURCE = SourceStatus(
 
 def barrier(at_ms: int) -> Barrier:
     """One that was injected at an instant."""
-    epoch = epoch_from_unix_ms(at_ms)
+    epoch = next_epoch(NO_EPOCH, at_ms)
     return Barrier(epoch, epoch - 1, BarrierKind.CHECKPOINT, 2, at_ms)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from schemas.epoch import epoch_from_unix_ms
+from schemas.epoch import NO_EPOCH, next_epoch
 from schemas.errors import Code
 from state.small_files import SentCount, keep_counts, kept_counts
 from state.storage import Storage
@@ -199,5 +199,5 @@ def test_a_status_reports_the_barrier_that_has_more_partitions_until_the_next_on
     fed.cache.note(replace(last, plan=replace(last.plan, start=start)))
     assert fed.cache.status().source.moved_at == at_ms / 1_000
     restarted = FedPage().cache
-    restarted.restore(replace(last.state_after, moved_at=epoch_from_unix_ms(at_ms - 5_000)))
+    restarted.restore(replace(last.state_after, moved_at=next_epoch(NO_EPOCH, at_ms - 5_000)))
     assert restarted.status().source.moved_at == at_ms / 1_000 - 5

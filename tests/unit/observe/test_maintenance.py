@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from schemas.epoch import epoch_from_unix_ms
+from schemas.epoch import NO_EPOCH, next_epoch
 from schemas.job import JobDefinition
 from schemas.settings.config import check
 from schemas.table import declare
@@ -85,7 +85,7 @@ def test_the_age_of_the_compaction_goes_on_with_time() -> None:
     last = report(at_ms=AT_MS)
     cache.note(last)
     assert cache.status().compaction_age_s is None
-    compacted = replace(last.files, compacted_epoch=epoch_from_unix_ms(AT_MS - 90_000))
+    compacted = replace(last.files, compacted_epoch=next_epoch(NO_EPOCH, AT_MS - 90_000))
     cache.note(replace(last, files=compacted))
     now_s[0] = 10.0
     assert cache.status().compaction_age_s == pytest.approx(100.5)
