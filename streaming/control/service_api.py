@@ -1,4 +1,4 @@
-"""Client of a running service's HTTP API: its condition, and the pace at which it reads its table from a database.
+"""The HTTP API of a service: its socket, and a client for its condition and the pace of reading from a database.
 
 The pace is no control request: no output depends on it, so it need not wait for a barrier, and takes effect with the
 next chunk.
@@ -7,6 +7,7 @@ next chunk.
 from __future__ import annotations
 
 import json
+import socket
 import ssl
 import urllib.error
 import urllib.request
@@ -214,3 +215,25 @@ def _refusal(refused: urllib.error.HTTPError) -> BackfillError:
     except (OSError, ValueError, KeyError, TypeError):
         found = f"status {refused.code}"
         return EnvironmentProblem(Code.NOT_SERVED, where="http.listen", found=found)
+
+
+def listener_of(config: HttpConfig) -> socket.socket:
+    """Listen at the configured address. Raises: EnvironmentProblem(ADDRESS_UNUSABLE)."""
+    try:
+        family, *_, address = socket.getaddrinfo(
+            config.host, config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            listener.listen()
+        except OSError:
+            listener.close()
+            raise
+    except (OSError, OverflowError) as error:  # the latter for a port beyond 65535
+        reason = getattr(error, "strerror", None) or str(error)
+        raise EnvironmentProblem(
+            Code.ADDRESS_UNUSABLE, where="http.listen", found=f"{config.listen}: {reason}"
+        ) from None
+    return listener

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from schemas.settings.http import HttpConfig
-from streaming.runtime.listening import listener_of
+from streaming.control.service_api import listener_of
 
 HEAD_WITHIN_S = 5.0
 MOST_WAITING = 100

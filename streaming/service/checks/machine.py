@@ -10,10 +10,10 @@ from pathlib import Path
 from schemas.errors import EnvironmentProblem
 from schemas.settings.http import read_token
 from schemas.settings.security import hash_key_of
+from streaming.control.service_api import listener_of
 from streaming.registry.client import Registry
 from streaming.runtime.java.jars import JarSet, ensure, listed
 from streaming.runtime.java.jars import java as java_program
-from streaming.runtime.listening import listener_of
 from streaming.runtime.paths import jar_cache
 from streaming.service.checks.surroundings import Finding, Surroundings
 
