@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 from structlog.testing import capture_logs
 
 from schemas.avro.codec import decode_barrier
-from schemas.errors import Code, Fenced, OutcomeUnknown, TopicError
+from schemas.errors import Code, EnvironmentProblem, Fenced, OutcomeUnknown, TopicError
 from schemas.records import Barrier, BarrierKind, Drop, Mutation, Pause, Resume, Stop, Throttle
 from schemas.topics import UpstreamTopics
 from streaming.control.client import send_request
@@ -301,6 +302,29 @@ def test_partitions_that_are_added_get_the_next_barrier(
         second = driven.inject_one()
     assert (first.partitions, second.partitions, second.prev) == (1, 3, first.curr)
     assert barriers_in(kafka, name) == [[first, second], [second], [second]]
+
+
+def test_a_client_that_gets_no_answer_any_more_is_replaced(
+    kafka: KafkaSettings, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen after a broker had stalled for a minute: it answered all others, but for 15 minutes no barrier came."""
+    name, dead = topic(), list[AdminClient]()
+
+    class Stalled(AdminClient):
+        def list_topics(self, *args: Any, **kwargs: Any) -> Any:
+            if self in dead:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+            return super().list_topics(*args, **kwargs)
+
+    monkeypatch.setattr("streaming.kafka.topics.AdminClient", Stalled)
+    with injector(kafka, name) as driven:
+        first = driven.inject_one()
+        assert driven._session is not None
+        dead.append(driven._session._admin)
+        with pytest.raises(EnvironmentProblem):
+            driven.inject_one()
+        second = driven.inject_one()
+    assert barriers_in(kafka, name) == [[first, second]]
 
 
 def test_a_missing_upstream_is_an_error_at_the_start(kafka: KafkaSettings) -> None:

@@ -13,7 +13,8 @@ What may fail, and what follows:
 - *fenced*: another injector took over; this one is done. Unless the state is still this instance's (`is_ours`): one
   that it has taken over from, and that has yet to notice, may still fence it.
 - *outcome unknown*: open anew, look whether the barrier is there, and send one only if it is not.
-- *broker away*: keep trying; the first barrier after the gap closes a long interval, nothing else.
+- *broker away*: keep trying, with new clients: an old one may ask nothing any more once a stalled broker is back. The
+  first barrier after the gap closes a long interval, nothing else.
 
 Epochs are made from the wall clock, and the schedule runs on a monotonic one: a clock that is set back makes epochs
 follow each other closely, never a barrier early or late.
@@ -269,12 +270,12 @@ class BarrierInjector:
         sent: Barrier | None = None
         for attempt in range(1, _ATTEMPTS + 1):
             session = self._open()
-            if not session.has_partitions():
-                self._close()
-                session = self._open()
-            if sent is not None and session.last is not None and session.last.curr == sent.curr:
-                return sent  # the commit whose answer was lost did happen
             try:
+                if not session.has_partitions():
+                    self._close()
+                    session = self._open()
+                if sent is not None and session.last is not None and session.last.curr == sent.curr:
+                    return sent  # the commit whose answer was lost did happen
                 sent = session.next_barrier(mutation, self._clock())
                 placed = session.send(sent)
             except OutcomeUnknown:
