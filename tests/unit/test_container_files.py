@@ -32,6 +32,12 @@ def test_the_image_leaves_out_jars_that_the_pinned_spark_has() -> None:
     assert [each for each in patterns if not each.startswith("#") and not list(jars.glob(each))] == []
 
 
+def test_a_killed_service_leaves_nothing_that_its_next_start_does_not_sweep() -> None:
+    """Spark's variable goes before `spark.local.dir`, which is the service's folder below TMPDIR."""
+    dockerfile = (ROOT / "docker" / "Dockerfile").read_text(encoding="utf-8")
+    assert re.findall(r"(\w+)=/var/lib/backfill/tmp\b", dockerfile) == ["TMPDIR"]
+
+
 def test_a_process_of_the_cluster_that_dies_is_started_again() -> None:
     cluster = YAML(typ="safe").load(ROOT / "docker" / "cluster.yaml")
     spark = {name: service for name, service in cluster["services"].items() if name.startswith("spark-")}
