@@ -43,6 +43,23 @@ def ways_on(fault: FaultReport, table: str) -> tuple[str, ...]:
     return (*_widening(fault), *skipping, again)
 
 
+_MEANINGS = {
+    _SKIP: "without the record",
+    "--add": "with the field as a column",
+    "--ignore": "without the field, from now on",
+    "--widen": "with room for the value",
+    "--retire": "if the column was dropped, and that is right",
+    "--accept-log-reset": "if the log began anew, and that is right",
+}
+"""The outcome of a command that leads on, by its option."""
+
+
+def meaning_of(way: str) -> str:
+    """The words for one of `ways_on`, to stand before it."""
+    found = (words for option, words in _MEANINGS.items() if f" {option}" in way)
+    return next(found, "once the cause is repaired")
+
+
 def _widening(fault: FaultReport) -> tuple[str, ...]:
     """The wider type for a column whose value had no room, if its type can be wider."""
     if (full := _NO_ROOM.search(fault.found)) is None:

@@ -30,7 +30,7 @@ from streaming.cli.jobs.served import Served
 from streaming.cli.jobs.watching import StateForecasts, described, seconds_text, watch
 from streaming.control.service_api import Answer, read_condition
 from streaming.control.state_view import JobView, StateReader, StateView
-from streaming.control.suspended import ways_on
+from streaming.control.suspended import meaning_of, ways_on
 from streaming.core.forecast import Forecast
 from streaming.core.health import HealthCondition, late_after_s
 from streaming.core.jobs import MOVED
@@ -126,8 +126,9 @@ def _show(
     facts.add_row("condition", condition.words)
     if condition.reason is not None:
         facts.add_row("", condition.reason)
-    for command in condition.commands:
-        facts.add_row("go on by", command)
+    for number, command in enumerate(condition.commands):
+        facts.add_row("" if number else "go on", f"{meaning_of(command)}:")
+        facts.add_row("", command)
     for trouble in () if answer is None else answer.troubles:
         facts.add_row("trouble", trouble)
     if answer is not None and answer.undeclared:

@@ -26,6 +26,7 @@ from streaming.cli.jobs.status import ShownCondition, StatusExit, shown_conditio
 from streaming.cli.jobs.watching import StateForecasts
 from streaming.control.service_api import Answer, read_condition
 from streaming.control.state_view import JobView, StateView
+from streaming.control.suspended import meaning_of
 from streaming.core.forecast import Extent
 from tests.kit.local_http import serving
 from tests.kit.reports import TABLE, job, report
@@ -185,6 +186,10 @@ def test_the_exit_status_is_for_scripts(
             "backfill resume --table orders --skip-record 2@207978",
             "backfill resume --table orders",
         )
+        assert [meaning_of(each) for each in found.commands] == [
+            "without the record",
+            "once the cause is repaired",
+        ]
         assert found.reason is not None
         assert "UNKNOWN_OP at up-2@207978" in found.reason
 

@@ -32,14 +32,7 @@ from typing import Self
 import structlog
 
 from schemas.epoch import NO_EPOCH, next_epoch
-from schemas.errors import (
-    BackfillError,
-    Code,
-    EnvironmentProblem,
-    Fenced,
-    OutcomeUnknown,
-    TopicError,
-)
+from schemas.errors import BackfillError, Code, EnvironmentProblem, Fenced, OutcomeUnknown, TopicError
 from schemas.records import Barrier, BarrierKind, Mutation
 from schemas.settings.config import MIN_BARRIER_INTERVAL_MS
 from state.values.aligned import AlignedBarrier
@@ -346,6 +339,12 @@ class BarrierInjector:
             if isinstance(trouble, TopicError) and trouble.code is not Code.BARRIER_STALLED:
                 raise
             self.problem = trouble
-            _log.warning("barrier_delayed", upstream=self._target.topics.data, code=str(trouble.code))
+            _log.warning(
+                "barrier_delayed",
+                upstream=self._target.topics.data,
+                code=trouble.code,
+                found=trouble.found,
+                next_step=trouble.next_step,
+            )
         else:
             self.problem = None
