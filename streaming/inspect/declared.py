@@ -300,11 +300,14 @@ def _in_avro(column: Column, kind: Schema, default: Any) -> Value:
 
 
 def _without_meaning(branch: Schema) -> Schema:
-    """A schema with the same bytes. A symbol is its number: symbols may have characters that Avro forbids."""
-    plain = unwrapped(branch)
-    if plain["type"] == "enum":
-        return {"type": "int"}
-    return {key: value for key, value in plain.items() if key in ("type", "name", "size")}
+    """A schema with the same bytes, without the names that registries hold and Avro forbids: a symbol is its number."""
+    match unwrapped(branch):
+        case {"type": "enum"}:
+            return "int"
+        case {"type": "fixed", "size": size}:
+            return {"type": "fixed", "name": "Bytes", "size": size}
+        case plain:
+            return plain["type"]
 
 
 def _in_json(column: Column, field: Mapping[str, Any], format_: RegistryFormat) -> Value:

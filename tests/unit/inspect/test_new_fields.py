@@ -72,6 +72,7 @@ MICROS = logical("long", "timestamp-micros")
         # A symbol that Avro forbids and registries hold.
         ([{"type": "enum", "name": "E-1", "symbols": ["in-progress", "é b"]}, "null"], "é b", FILLED),
         ({"type": "enum", "name": "E", "symbols": ["A"]}, "B", "string"),
+        ({"type": "fixed", "name": "of 1", "size": 1}, "\u00ff", {"type": "binary", "fill": "/w=="}),
         ("bytes", "\u00ff\u0000", {"type": "binary", "fill": "/wA="}),
         (DECIMAL, "\u0004\u00d2", {"type": "decimal(10,2)", "fill": "12.34"}),
         ([DECIMAL, "null"], "\u0000", {"type": "decimal(10,2)", "fill": "0.00"}),
