@@ -40,7 +40,7 @@ def version_of(
     changes: Sequence[TableChange] = (),
     *,
     state: str,
-    refuse: Callable[[TableSchema, TableSchema], None] = lambda before, after: None,
+    refuse: Callable[[TableSchema, TableSchema], None] | None = None,
 ) -> BoundTable:
     """The version that this configuration, and then these changes, make of the table of a state; a new one has none.
 
@@ -61,7 +61,8 @@ def version_of(
         after = version.altered(changes, state=state, is_read=is_read, epoch=epoch)
         reason = missing_refusal(changes, jobs) or widening_refusal(version.table, after.table, jobs)
         _raise(config, reason or _refusal(config.upstream_format, version.table, after.table))
-        refuse(version.table, after.table)
+        if refuse is not None:
+            refuse(version.table, after.table)
         return after
 
     for asked in _asked_by(plan, config, version):
@@ -116,8 +117,14 @@ def _refusal(upstream: UpstreamFormat, before: TableSchema, after: TableSchema) 
 
 
 def version_in(config: ServiceConfig, storage: Storage, changes: Sequence[TableChange] = ()) -> BoundTable:
-    """`version_of` the state in a folder, whose journal is there."""
-    return version_of(config, Journal(storage, config.table).current, changes, state=storage.root)
+    """`version_of` the state in a folder, whose journal is there; of changes, the registry of outputs is asked, too."""
+    entry, refuse = Journal(storage, config.table).current, None
+    if changes:
+        # Commands that look at the table alone do without the client's packages.
+        from streaming.registry.outputs import refusal_of_wider
+
+        refuse = refusal_of_wider(config.registry, entry)
+    return version_of(config, entry, changes, state=storage.root, refuse=refuse)
 
 
 def changes_of(plan: BatchPlan) -> Iterator[tuple[int, tuple[TableChange, ...]]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from schemas.errors import Code
+from schemas.errors import Code, ConfigError
 from schemas.job import JobDefinition
 from schemas.kinds.table_changes import (
     AddColumn,
@@ -22,14 +22,18 @@ from schemas.kinds.table_changes import (
 )
 from schemas.records import Add, Alter, Barrier, BarrierKind, Drop, Mutation
 from schemas.settings.config import check
+from schemas.settings.registry import RegistryConfig
 from schemas.table import TableSchema, declare
-from state.journal import Entry
+from state.journal import Entry, Journal
+from state.storage import Storage
 from state.values.aligned import AlignedBarrier, ReplicaVersion
 from state.values.bound_table import BoundTable
 from state.values.job_state import JobState
 from state.values.plan import BatchPlan, JobPlan
-from streaming.control.known_table import may_alter, version_of
+from streaming.control.known_table import may_alter, version_in, version_of
 from streaming.core.jobs import JobsOutcome, jobs_after
+from streaming.registry.outputs import OutputSchemas
+from tests.kit.registry import FakeRegistry
 
 TABLE = declare({"name": "t", "columns": {"id": "bigint", "n": "int"}, "primary_key": ["id"]})
 CONFIG = check(
@@ -43,6 +47,9 @@ CONFIG = check(
 FIRST = BoundTable.first(TABLE, ("noise",))
 C, LONG = AddColumn("c", '{"type": "int", "fill": 5}'), WidenColumn("n", "bigint")
 NOISE = AddColumn("noise", '"int"')
+
+
+BARRIER = AlignedBarrier(Barrier(1 << 16, 0, BarrierKind.CHECKPOINT, 1, 0), (1,), in_data=False)
 
 
 def job(name: str, table: TableSchema = TABLE, **declared: Any) -> JobDefinition:
@@ -118,3 +125,21 @@ def test_changes_are_judged_by_the_jobs_at_their_barrier() -> None:
     added, table = after(Add(change.to_json()), alter(LONG))
     assert refusals(added) == [None, Code.TABLE_INVALID]
     assert str(table.by_name["n"].type) == "int"
+
+
+def test_a_command_s_changes_are_judged_by_the_registry_of_outputs(
+    registry: FakeRegistry, tmp_path: Path
+) -> None:
+    """The service would leave the table as it was, behind a barrier that says that it was altered."""
+    config = CONFIG.model_copy(update={"registry": RegistryConfig.model_validate({"url": registry.url})})
+    framed = job("framed", format="upsert", encoding="avro-registry")
+    framed = framed.with_ids(OutputSchemas(config.registry, TABLE).register(framed))
+    plan = BatchPlan(None, (BARRIER,), (0,), ReplicaVersion(0, 0, 0), 1, (JobPlan(JobState(framed, 0)),))
+    journal = Journal(storage := Storage(str(tmp_path)), TABLE)
+    journal.take_over("me", json.dumps(FIRST.to_dict()))
+    journal.write_plan(plan)
+    assert str(version_in(config, storage, [LONG]).table.by_name["n"].type) == "bigint"
+    registry.incompatible.add("framed-value")
+    with pytest.raises(ConfigError, match="OUTPUT_SCHEMA_INCOMPATIBLE at subject framed-value"):
+        version_in(config, storage, [LONG])
+    assert version_in(config, storage, [C]).table.column_names == ("id", "n", "c")
