@@ -124,7 +124,7 @@ def _with_fill(declared: object, text: str) -> dict[str, Any]:
     keys = dict(declared) if isinstance(declared, Mapping) else {"type": declared}
     literal: object = text
     if str(keys.get("type")).strip().lower() in _AS_JSON:
-        with suppress(ValueError):  # what is no literal of the type is told with the other faults
+        with suppress(ValueError):  # what is no literal of the type is one of the faults
             literal = json.loads(text.lower())
     return {**keys, "fill": literal}
 
