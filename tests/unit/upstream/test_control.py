@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 import json
+import sys
 from contextlib import suppress
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from schemas.errors import ConfigError
+from schemas.json.barriers import decode_beside, encode_beside
 from schemas.kinds.table_changes import AddColumn, IgnoreField, RenameField, changes_text
-from schemas.records import Add, Alter, Drop, Lanes, Mutation, Pause, Resume, Stop, Throttle
+from schemas.records import (
+    Add,
+    Alter,
+    Barrier,
+    BarrierKind,
+    Drop,
+    Lanes,
+    Mutation,
+    Pause,
+    Resume,
+    Stop,
+    Throttle,
+)
 from streaming.control.client import send_request
 from streaming.kafka.clients import KafkaSettings
+from streaming.reading.values.json_text import parsed
 from streaming.source.barriers.injecting.control_requests import (
     MAX_REQUEST_BYTES,
     ControlRequest,
@@ -22,6 +37,14 @@ from streaming.source.barriers.injecting.control_requests import (
     encode_request,
 )
 
+TEXTS = st.text(st.characters(codec="utf-8"))
+JSON_VALUES = (
+    st.none()
+    | st.booleans()
+    | st.integers(1 - 10**399, 10**399)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | TEXTS
+)
 JOBS = st.from_regex(r"[a-z0-9][a-z0-9-]{0,62}", fullmatch=True)
 MUTATIONS: st.SearchStrategy[Mutation] = st.one_of(
     JOBS.map(Drop),
@@ -104,6 +127,11 @@ def test_the_form_in_the_manual_is_read() -> None:
         b'{"id":"1","mutation":"Throttle","job":"a","rate_limit":true}',
         b'{"id":"1","mutation":"Throttle","job":"a","rate_limit":NaN}',
         b'{"id":"1","mutation":"Throttle","job":"a","rate_limit":9223372036854775808}',
+        *(
+            b'{"id":"1","mutation":"Alter","changes":[{"add":{"c":{"type":"double","fill":%s}}}]}' % fill
+            for fill in (b"1e999", b"-1e999", b"9" * 401, b"0." + b"1" * 400, b"[" * 60 + b"]" * 60)
+        ),
+        b'{"id":"1","mutation":"Add","definition":{"topic_config":{"segment.ms":1e999}}}',
         b'{"id":"1","mutation":"Add","definition":"a"}',
         b'{"id":"1","mutation":"Add","job":"a"}',
         b'{"id":"1","mutation":"Add","definition":{"name":"\\udfff"}}',
@@ -113,6 +141,26 @@ def test_the_form_in_the_manual_is_read() -> None:
 def test_anything_else_is_malformed(data: bytes | None) -> None:
     with pytest.raises(MalformedRequestError):
         decode_request(data)
+
+
+@given(
+    st.recursive(
+        JSON_VALUES,
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(st.characters(codec="utf-8")), inner),
+    )
+)
+@example(json.loads("[" * 56 + "]" * 56))
+@example(10**399)
+@example(sys.float_info.max)
+def test_what_is_taken_comes_back_from_a_barrier_in_a_topic_of_its_own(fill: object) -> None:
+    changes = [{"add": {"c": {"type": "int", "fill": fill}}}]
+    mutation = decode_request(
+        json.dumps({"id": "1", "mutation": "Alter", "changes": changes}).encode()
+    ).mutation
+    barrier = Barrier(2, 1, BarrierKind.CHECKPOINT, 1, 5, mutation)
+    value = encode_beside(barrier, 7)
+    assert decode_beside(b"2", b"0", value, partition=0).barrier.mutation == mutation
+    parsed(value.decode())
 
 
 @given(st.binary(max_size=200))

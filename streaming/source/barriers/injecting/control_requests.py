@@ -17,6 +17,7 @@ checks.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -43,6 +44,8 @@ MAX_JOB_CHARACTERS = 63
 MAX_ID_CHARACTERS = 200
 _MAX_INT, _MAX_LONG = 2**31 - 1, 2**63 - 1
 _TIMEOUT = "timeout_ms"
+_MOST_DEPTH, _MOST_DIGITS = 64, 400
+"""Far within what readers of barriers take: a request becomes part of one, which the service has to read again."""
 MOST_SKIPPED = 1_000
 
 
@@ -105,7 +108,13 @@ def json_object(data: bytes | None) -> dict[str, Any]:
     if len(data) > MAX_REQUEST_BYTES:
         raise MalformedRequestError(f"{len(data)} bytes; at most {MAX_REQUEST_BYTES}")
     try:
-        value = json.loads(data.decode("utf-8"), parse_constant=_refuse, object_pairs_hook=_without_doubles)
+        value = json.loads(
+            data.decode("utf-8"),
+            parse_int=lambda digits: int(_within(digits)),
+            parse_float=_finite,
+            parse_constant=_refuse,
+            object_pairs_hook=_without_doubles,
+        )
         json.dumps(value, ensure_ascii=False).encode("utf-8")  # a lone surrogate could not be sent on
     except MalformedRequestError:
         raise
@@ -113,7 +122,34 @@ def json_object(data: bytes | None) -> dict[str, Any]:
         raise MalformedRequestError(f"no JSON ({type(error).__name__})") from None
     if not isinstance(value, dict):
         raise MalformedRequestError("no JSON object")
+    _refuse_deep(value)
     return value
+
+
+def _within(digits: str) -> str:
+    if len(digits) > _MOST_DIGITS:
+        raise MalformedRequestError(f"a number of more than {_MOST_DIGITS} characters")
+    return digits
+
+
+def _finite(digits: str) -> float:
+    number = float(_within(digits))
+    if math.isinf(number):
+        raise MalformedRequestError("a number beyond every double")
+    return number
+
+
+def _refuse_deep(value: object) -> None:
+    level = [value]
+    for _ in range(_MOST_DEPTH):
+        level = [
+            inner
+            for each in level
+            for inner in (each.values() if isinstance(each, dict) else each if isinstance(each, list) else ())
+        ]
+        if not level:
+            return
+    raise MalformedRequestError(f"objects and lists more than {_MOST_DEPTH} deep in each other")
 
 
 def _refuse(constant: str) -> NoReturn:
