@@ -195,7 +195,7 @@ class JobDefinition:
     def differences(self, other: JobDefinition, table_widths: Collection[int] = ()) -> list[str]:
         """The differences of `other`, the later one, as text for people: `filter was ..., is ...`.
 
-        Keys of `job_keys.MAY_CHANGE` are not compared, and values of `job_keys.NOT_QUOTED` not told. Where `other`
+        Keys of `job_keys.MAY_CHANGE` are not compared, and values of `job_keys.NOT_QUOTED` not named. Where `other`
         leaves its columns out they may be the first ones of the table, as many as one of `table_widths`.
         """
         ours, theirs = json.loads(self.to_json()), json.loads(other.to_json())

@@ -271,7 +271,7 @@ def test_differences_are_named_as_was_and_is() -> None:
     ]
 
 
-def test_what_may_be_a_secret_is_not_told_where_it_differs() -> None:
+def test_what_may_be_a_secret_is_not_named_where_it_differs() -> None:
     hashing = COPY | {"columns": ["id", {"n": "hash(note)"}]}
     was, now = (
         JobDefinition.declare(hashing | {"hash_key_file": f"/{name}"}, TABLE) for name in ("key", "planted")
