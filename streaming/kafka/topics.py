@@ -311,7 +311,10 @@ def _asked_offsets(
     asked: Collection[PartitionId],
     *kinds: tuple[OffsetSpec, IsolationLevel],
 ) -> list[tuple[int, ...]]:
-    """The offsets of each kind, by partition. They may have come, or have other leaders, since it last asked."""
+    """The offsets of these partitions, one of each kind.
+
+    Partitions may have come, or have other leaders, since the client heard of them: it waits, and asks again.
+    """
     topics, deadline = sorted({topic for topic, _ in asked}), time.monotonic() + settings.wait_s
     places, wait_s = [TopicPartition(*each) for each in asked], settings.wait_s
     while True:
