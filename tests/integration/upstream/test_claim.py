@@ -16,7 +16,7 @@ from streaming.kafka.topics import admin
 from streaming.source.barriers.injecting.control_topic import injector_id
 from streaming.source.barriers.injecting.injector import BarrierInjector
 from streaming.source.barriers.injecting.target import DataTopicTarget
-from tests.integration.upstream.test_injector import request_for
+from tests.kit.driven_injector import request_for
 from tests.kit.real import await_condition
 
 Topic = Callable[..., str]
