@@ -22,13 +22,11 @@ from schemas.records import Change, Op, Row
 from schemas.table import declare
 from schemas.types import ColumnType
 from streaming.lane.faults import find_faults
-from tests.kit.columns import columns_of
+from tests.kit.columns import columns_of, origins
 from tests.kit.decoding import Record, changes_of
-from tests.kit.examples import examples
-from tests.kit.origins import origins
 from tests.kit.sent_records import sent_change, sent_reader
 from tests.kit.two_ways import as_text
-from tests.kit.values import TYPES, rows_of
+from tests.kit.values import TYPES, examples, rows_of
 
 COLUMNS = {f"c{number}": str(kind) for number, kind in enumerate(TYPES)}
 KEY = ["id", next(name for name, kind in COLUMNS.items() if ColumnType.parse(kind).allowed_in_key)]
@@ -60,7 +58,7 @@ FORMATS = [
     format_
     for kind in OUTPUT_FORMATS.values()
     for format_ in formats_of(kind)
-    if format_.images is not Images.ROWS  # these have no keys: `tests/property/test_append_twin.py`
+    if format_.images is not Images.ROWS  # these have no keys: `tests/property/test_decoded_append.py`
 ]
 few = settings(max_examples=examples(12))
 """The rows are wide, and `tests/property` goes deeper into single types."""

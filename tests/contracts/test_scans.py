@@ -35,9 +35,9 @@ from state.values.progress import Completed, NotStarted, Progress, after_slice
 from streaming.core.planning import Amount
 from streaming.scan.kinds import SCANS, Arrangement, PinnedScan, Scan
 from streaming.source.decoded import Changes as LaneChanges
-from tests.kit.examples import examples
 from tests.kit.live_changes import live_changes
 from tests.kit.tables import table, vnode_of
+from tests.kit.values import examples
 
 TABLE = table({"id": "int", "n": "int", "v": "string"}, vnode_count=4)
 Changes = Mapping[int, str | None]

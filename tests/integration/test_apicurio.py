@@ -23,9 +23,9 @@ from schemas.table import TableSchema, declare
 from streaming.registry.client import Registry
 from streaming.registry.outputs import OutputSchemas
 from tests.conftest import TopicFactory
-from tests.integration.test_formats_page import COLUMNS, is_as_printed
+from tests.integration.test_tutorials import COLUMNS, is_as_printed
 from tests.kit.apicurio import Apicurio, apicurio
-from tests.kit.origins import BARRIER, origins
+from tests.kit.columns import BARRIER, origins
 
 pytestmark = pytest.mark.connect
 PRICE = '{"type":"record","name":"Price","namespace":"shop","fields":[{"name":"net","type":"long"}]}'

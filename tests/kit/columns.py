@@ -1,4 +1,4 @@
-"""Rows and changes of a table as whole columns."""
+"""Rows and changes of a table as whole columns, and their origins."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from schemas.records import Change, Op
+from schemas.formats.protocol import Origins
+from schemas.records import Barrier, BarrierKind, Change, Op
 from schemas.table import Column, TableSchema
 from streaming.source.decoded import Changes
 
@@ -52,3 +53,18 @@ def upserts_of(
         for key, row in records
     ]
     return changes_of(table, made, pa.table({"number": pa.array(range(len(made)), pa.int64())}), intervals)
+
+
+BARRIER = Barrier(2 << 16, 1 << 16, BarrierKind.BARRIER, 1, 1_700_000_000_123)
+
+
+def origins(count: int) -> Origins:
+    """Origins of that many rows of one part and interval."""
+    return origins_at(BARRIER, count=count)
+
+
+def origins_at(
+    barrier: Barrier, job: str = "copy", table: str = "t", part: int = 3, count: int = 1
+) -> Origins:
+    """Rows of a part in the interval that a barrier closes."""
+    return Origins(job, table, np.full(count, part, np.int32), np.zeros(count, np.int64), [barrier])

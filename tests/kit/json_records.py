@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from schemas.table import Column, TableSchema
 from schemas.types import ColumnType, TypeName
-from tests.kit.drawn import drawn
-from tests.kit.values import values_of
+from tests.kit.values import drawn, values_of
 
 ODD = [
     *("null", "true", "false", "0", "-0", "-1", "7", "1.5", "-0.0", "1.10", "1E+3", "1e400", "1e-400", "0e99"),

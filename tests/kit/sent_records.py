@@ -13,7 +13,7 @@ from schemas.table import Column
 from streaming.reading.records.forms import RecordForm
 from streaming.reading.records.reader import reader_of
 from streaming.reading.records.upstreams import UpstreamReader
-from tests.kit.origins import origins
+from tests.kit.columns import origins
 
 ORIGIN = origins(1)
 

@@ -1,4 +1,4 @@
-"""A table's changelog in memory: partitions of bytes as they would lie in Kafka."""
+"""Changelogs in memory, of a table or of rows without identity: partitions of bytes as they would lie in Kafka."""
 
 from __future__ import annotations
 
@@ -97,3 +97,20 @@ class Upstream:
         """The newest barrier once more, as a producer that retries may write it."""
         for number in partitions:
             self.topic.append_barrier(number, self.barriers[-1])
+
+
+class RowsUpstream(Upstream):
+    """Rows with any key, each in the partition that its writer chooses. `nothing` are the places of null values."""
+
+    def __init__(self, *args: object, **more: object) -> None:
+        super().__init__(*args, **more)  # type: ignore[arg-type]
+        self.nothing: list[tuple[int, int]] = []
+
+    def append(self, row: Row, key: bytes | None, partition: int) -> None:
+        """One row."""
+        self.topic.append(partition, key, self._changes.encode(Change(Op.INSERT, None, row)))
+
+    def append_nothing(self, key: bytes | None, partition: int) -> None:
+        """A record with a null value."""
+        self.topic.append(partition, key, None)
+        self.nothing.append((partition, self.topic.partitions[partition][-1].offset))

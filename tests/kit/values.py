@@ -1,11 +1,13 @@
-"""Random columns and values of every type, for Hypothesis."""
+"""Random columns and values of every type, for Hypothesis, and how many of them tests try."""
 
 from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
 from decimal import Decimal
+from typing import TypeVar
 
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from schemas.records import Row
@@ -80,3 +82,34 @@ def key_column_lists(draw: st.DrawFn, max_size: int = 4) -> tuple[Column, ...]:
 def rows_of(columns: Sequence[Column]) -> st.SearchStrategy[Row]:
     """Rows of these columns, with nulls where they are allowed."""
     return st.tuples(*(st.none() | values_of(c.type) if c.nullable else values_of(c.type) for c in columns))
+
+
+T = TypeVar("T")
+
+
+def drawn(strategy: st.SearchStrategy[T], count: int) -> list[T]:
+    """At most `count` examples, of which none is made smaller. Not for use inside of another draw."""
+    found: list[T] = []
+
+    @settings(
+        max_examples=count, phases=[Phase.generate], database=None, suppress_health_check=list(HealthCheck)
+    )
+    @given(strategy)
+    def collect(example: T) -> None:
+        found.append(example)
+
+    collect()
+    return found
+
+
+QUICK_SHARE = 4
+
+
+def is_quick() -> bool:
+    """True in `make quick`."""
+    return settings.get_current_profile_name() == "quick"
+
+
+def examples(count: int) -> int:
+    """The number of cases, of `count`, that this run tries: a quick run tries a fourth of them, two at least."""
+    return max(count // QUICK_SHARE, 2) if is_quick() else count

@@ -31,7 +31,7 @@ from streaming.core.chunk_events import (
 )
 from tests.kit.database import Connector, Event
 from tests.kit.database_reader import UnlawfulError, Way, play
-from tests.kit.examples import examples
+from tests.kit.values import examples
 from tests.kit.verdict_oracle import Place, Sees, sees, slow_verdict
 
 _CANARY_SEEDS = 400

@@ -21,9 +21,9 @@ from schemas.records import Add, Lanes, Mutation, Pause, Resume, Row, Throttle
 from schemas.settings.limits import Limits
 from schemas.table import TableSchema, declare
 from tests.kit import masks
-from tests.kit.examples import examples
 from tests.kit.histories import KEY_DOMAINS
 from tests.kit.upstream import Upstream
+from tests.kit.values import examples
 from tests.simulation.changelog import Changelog
 from tests.simulation.histories import played
 from tests.simulation.world import Setting

@@ -18,15 +18,13 @@ from state.columns import PARTITION, VNODE
 from streaming.lane.faults import MOST_FAULTS
 from streaming.source.decoded import KEY
 from tests.kit.avro_records import batches
+from tests.kit.columns import origins
 from tests.kit.decoding import by_reference, changes_of, differences
-from tests.kit.drawn import drawn
-from tests.kit.examples import examples
 from tests.kit.json_records import broken, objects
-from tests.kit.origins import origins
 from tests.kit.sent_records import sent_reader, sent_row
 from tests.kit.single_records import single_records
 from tests.kit.two_ways import as_text
-from tests.kit.values import rows_of
+from tests.kit.values import drawn, examples, rows_of
 from tests.property import test_decoded_upserts
 
 WIDE = replace(

@@ -12,9 +12,8 @@ from state.columns import BEFORE_HASH
 from streaming.source.decoded import BEFORE
 from tests.kit.avro_codec import ChangeCodec, KeyCodec
 from tests.kit.decoding import changes_of, differences
-from tests.kit.drawn import drawn
 from tests.kit.faulty_records import BROKEN, KEY, TABLE, insert
-from tests.kit.values import rows_of
+from tests.kit.values import drawn, rows_of
 from tests.property.test_decoded_upserts import WIDE
 
 SPREAD = declare(

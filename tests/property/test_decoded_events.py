@@ -21,9 +21,9 @@ from state.columns import TRANSACTION
 from streaming.source.decoded import POSITION, UNCHANGED
 from tests.kit.debezium import RECORDED, recorded
 from tests.kit.decoding import Record, by_reference, changes_of, differences
-from tests.kit.drawn import drawn
 from tests.kit.json_records import ODD, broken, sound_cells
 from tests.kit.single_records import single_records
+from tests.kit.values import drawn
 
 PRECISE = DebeziumFormat(time="microseconds", decimal="precise")
 FRAMED = DebeziumFormat(time="adaptive", decimal="precise")

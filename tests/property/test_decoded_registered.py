@@ -18,9 +18,8 @@ from streaming.source.decoded import AWAITED, AWAITS, ERROR, RecordDecoder
 from streaming.source.records import RecordVnodes, Routes
 from tests.kit.avro_records import batches
 from tests.kit.decoding import by_reference, differences, raw
-from tests.kit.drawn import drawn
 from tests.kit.thorough import pairs
-from tests.kit.values import KEY_TYPES
+from tests.kit.values import KEY_TYPES, drawn
 from tests.property.test_decoded_upserts import WIDE
 
 

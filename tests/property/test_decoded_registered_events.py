@@ -18,8 +18,8 @@ from streaming.source.decoded import POSITION, UNCHANGED
 from tests.kit.avro_events import events
 from tests.kit.debezium import UNLISTED, recorded, recorded_schemas
 from tests.kit.decoding import Record, by_reference, changes_of, differences
-from tests.kit.drawn import drawn
 from tests.kit.single_records import single_records
+from tests.kit.values import drawn
 from tests.property.test_decoded_upserts import WIDE
 
 RECORDED = DebeziumFormat(encoding="avro-registry").with_schemas(recorded_schemas())

@@ -12,10 +12,9 @@ from schemas.table import Column, declare
 from schemas.types import ColumnType, TypeName
 from streaming.lane.faults import MOST_FAULTS
 from tests.kit.decoding import Record, by_reference, changes_of, differences
-from tests.kit.drawn import drawn
 from tests.kit.json_records import ODD, TAILS, records
 from tests.kit.thorough import pairs
-from tests.kit.values import KEY_TYPES, TYPES
+from tests.kit.values import KEY_TYPES, TYPES, drawn
 
 WIDE = declare(
     {

@@ -22,9 +22,8 @@ from schemas.table import TableSchema, declare
 from schemas.types import ColumnType, TypeName, Value, json_literal
 from tests.kit import avro_records
 from tests.kit.decoding import Record, changes_of, differences
-from tests.kit.drawn import drawn
 from tests.kit.service_reading import disagreements
-from tests.kit.values import TYPES, values_of
+from tests.kit.values import TYPES, drawn, values_of
 
 ABSENT = object()
 Cells = dict[str, object]

@@ -21,8 +21,8 @@ from schemas.records import Change, Op, Row
 from schemas.table import TableSchema, declare
 from streaming.events.forms import FORMATS, EventForm, SchemasOf, events_of, form_of
 from streaming.events.generator import ChangeGenerator, ChangeMix, GeneratedChanges
-from tests.kit.examples import examples
 from tests.kit.single_records import single_records
+from tests.kit.values import examples
 
 KEY_TYPES = ["boolean", "int", "bigint", "decimal(3,1)", "decimal(38,9)", "string", "date", "timestamp"]
 TYPES = [*KEY_TYPES, "float", "double", "binary"]

@@ -23,8 +23,8 @@ from streaming.source.decoded import Changes, RecordDecoder
 from streaming.source.exchange import BLOCK, Exchange, lane_keys, unpacked
 from streaming.source.records import Records, RecordVnodes, Routes
 from tests.kit.avro_codec import ChangeCodec, KeyCodec
-from tests.kit.examples import examples
 from tests.kit.tables import table
+from tests.kit.values import examples
 
 TABLE = table(vnode_count=8)
 CHANGES, KEYS = ChangeCodec(TABLE.columns), KeyCodec(TABLE.key_columns)

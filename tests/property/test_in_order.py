@@ -22,11 +22,11 @@ from streaming.lane.redelivered import RedeliveryFilter
 from streaming.lane.task import UndoneError
 from streaming.source.decoded import POSITION, UNCHANGED, Changes
 from tests.kit import columns
-from tests.kit.examples import examples
 from tests.kit.in_order import InOrder
 from tests.kit.log_positions import position_column
 from tests.kit.tables import table
 from tests.kit.upstream_record import UpstreamRecord
+from tests.kit.values import examples
 
 TABLE = table()
 KEYS = AvroRowEncoder(TABLE.key_columns)

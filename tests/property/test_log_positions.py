@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from schemas.codec.log_positions import positions_in, source_positions
 from schemas.codec.logs import LONG_MAX, NUMBERS, TEXTS, LogId, LogPosition
-from tests.kit.examples import examples
 from tests.kit.log_positions import log_position, position_column
+from tests.kit.values import examples
 
 CHOICES: dict[str, list[Any]] = {
     "connector": ["postgresql", "mysql", "mariadb", "sqlserver", "oracle", None],

@@ -22,8 +22,8 @@ from schemas.records import Change, Op
 from schemas.table import TableSchema, declare
 from tests.kit.avro_codec import ChangeCodec
 from tests.kit.avro_records import encoded
-from tests.kit.examples import examples
 from tests.kit.two_ways import Record, as_text, decoded, fast, one_by_one
+from tests.kit.values import examples
 
 TABLE = declare({"name": "t", "columns": {"id": "bigint", "v": "string"}, "primary_key": ["id"]})
 ITEMS: dict[str, tuple[Any, st.SearchStrategy[Any]]] = {

@@ -25,7 +25,7 @@ from streaming.source.decoded import AWAITED, AWAITS, ERROR
 from tests.kit import avro_events, avro_records, json_records
 from tests.kit.avro_codec import ChangeCodec, KeyCodec
 from tests.kit.decoding import Record, batch_of, by_reference, differences, raw
-from tests.kit.drawn import drawn
+from tests.kit.values import drawn
 from tests.property import test_decoded_append, test_decoded_events
 from tests.property.test_decoded_changes import legal_changes
 from tests.property.test_decoded_upserts import WIDE

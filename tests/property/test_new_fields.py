@@ -19,7 +19,7 @@ from schemas.table import TableSchema, declare
 from streaming.lane.faults import find_faults
 from tests.kit import avro_records
 from tests.kit.decoding import Record, changes_of, differences
-from tests.kit.drawn import drawn
+from tests.kit.values import drawn
 
 Names = list[str]
 WAIT: dict[str, Any] = {"on_new_column": "wait", "ignored_columns": ("noise", "__deleted")}

@@ -32,11 +32,10 @@ from streaming.sink.output import Output
 from tests.kit import masks
 from tests.kit.barriers import barrier
 from tests.kit.columns import changes_of, columns_of
-from tests.kit.examples import examples
 from tests.kit.sent_records import sent_reader, sent_row
 from tests.kit.single_records import single_records
 from tests.kit.two_ways import as_text
-from tests.kit.values import TYPES, rows_of
+from tests.kit.values import TYPES, examples, rows_of
 
 FORMS: list[dict[str, str]] = [
     {},

@@ -36,11 +36,11 @@ from streaming.source.decoded import POSITION, Changes
 from streaming.source.direct_read import LoggedRecords
 from streaming.verify.records.order import RedeliveryRule
 from tests.kit import server_histories as servers
-from tests.kit.examples import examples
 from tests.kit.log_positions import position_column
 from tests.kit.server_logs import PARTITIONS, Sent
 from tests.kit.service_reading import place_of
 from tests.kit.tables import table
+from tests.kit.values import examples
 
 TABLE = table()
 KEYS = AvroRowEncoder(TABLE.key_columns)

@@ -17,9 +17,8 @@ from schemas.table import TableSchema, declare
 from schemas.types import ColumnType, TypeName
 from tests.kit.avro_records import OUTSIDE, bare, fields_for, framed
 from tests.kit.decoding import Record
-from tests.kit.examples import examples
 from tests.kit.two_ways import agree, one_by_one
-from tests.kit.values import TYPES
+from tests.kit.values import TYPES, examples
 from tests.unit.test_registered_rows import MISFITS, OTHER_TYPES
 
 UPSERT = UpsertFormat(encoding="avro-registry")

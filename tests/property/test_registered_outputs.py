@@ -24,9 +24,8 @@ from schemas.records import Barrier, BarrierKind, Op, Row
 from schemas.table import declare
 from schemas.topics import is_topic_name
 from tests.kit.columns import columns_of
-from tests.kit.examples import examples
 from tests.kit.single_records import single_records
-from tests.kit.values import TYPES, rows_of
+from tests.kit.values import TYPES, examples, rows_of
 
 IDS = SchemaIds(key=1, value=2**32 - 1)
 TABLE = declare(

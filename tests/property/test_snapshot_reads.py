@@ -24,8 +24,8 @@ from streaming.core.planning import Amount
 from streaming.scan import snapshot
 from streaming.scan.cutting import SliceCutter
 from streaming.scan.snapshot import FileOrder, SnapshotReader
-from tests.kit.examples import examples
 from tests.kit.tables import table
+from tests.kit.values import examples
 
 EXAMPLES = examples(60)
 COMPACTED = 100

@@ -18,10 +18,10 @@ from schemas.formats.debezium import DebeziumFormat
 from schemas.formats.upsert import UpsertFormat
 from schemas.table import declare
 from schemas.types import MAX_DECIMAL_PRECISION, Value
-from tests.kit.examples import examples
 from tests.kit.one_value import by_columns, compact, event, read, table_of
 from tests.kit.single_records import single_records
 from tests.kit.two_ways import fast
+from tests.kit.values import examples
 
 UNIX_ZERO = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 MODES = {

@@ -1,8 +1,9 @@
-"""Outputs in other formats are read back to the changes that were written, in this process and in others."""
+"""The judge: outputs in every format are read back as they were written, and random histories are judged."""
 
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -20,15 +21,18 @@ from schemas.records import Barrier, BarrierKind, Change, Op
 from schemas.table import declare
 from streaming.reading.entries import RowChange
 from streaming.reading.records.forms import RecordForm, RowImages
+from streaming.verify.findings import Side
 from streaming.verify.history import TopicEntry
 from streaming.verify.records import canonical as module
 from streaming.verify.records.canonical import Decoding, Processes, canonical, in_process
 from tests.kit.avro_codec import KeyCodec
 from tests.kit.columns import columns_of
-from tests.kit.encoded_histories import ListSource, closing
-from tests.kit.examples import examples
+from tests.kit.encoded_histories import ListSource, closing, judge
+from tests.kit.histories import clean_history
+from tests.kit.mutants import MUTANTS, folds_to_the_law
 from tests.kit.mutants.service import KEY_SCHEMA, ROW_SCHEMA, UPSTREAMS
 from tests.kit.mutants.service import TABLE as FAULTY
+from tests.kit.values import examples, is_quick
 
 TABLE = declare({"name": "t", "columns": {"id": "int", "a": "string", "b": "double"}, "primary_key": ["id"]})
 BARRIER = Barrier(2 << 16, 1 << 16, BarrierKind.BARRIER, 1, 1_700_000_000_123)
@@ -178,3 +182,66 @@ def test_other_processes_read_the_same_in_the_same_order() -> None:
         ]
         assert read[0] == read[1]
         assert all(entry.change for entry in read[0])
+
+
+CLEAN_SEEDS = examples(1_000)
+SEEDS_OF_A_MUTANT = 150
+FEWEST_APPLIED = 10
+
+
+@pytest.mark.slow
+def test_nothing_is_found_in_a_clean_history() -> None:
+    records = 0
+    for seed in range(CLEAN_SEEDS):
+        report = judge(clean_history(random.Random(seed)))
+        assert report.clean, f"seed {seed}: {report.findings}"
+        records += report.output_records
+    assert records > 10 * CLEAN_SEEDS, "histories too small to mean anything"
+
+
+@pytest.mark.parametrize("seed", range(examples(200)))
+def test_nothing_is_found_where_a_job_begins_now(seed: int) -> None:
+    report = judge(clean_history(random.Random(seed), from_now=True))
+    assert report.clean, report.findings
+    assert (report.snapshot_rows, report.vnodes_finished) == (0, report.vnode_count)
+
+
+def test_a_clean_history_folds_to_the_law_at_every_barrier() -> None:
+    for seed in range(CLEAN_SEEDS // 4):
+        assert folds_to_the_law(clean_history(random.Random(seed))), f"seed {seed}"
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_every_broken_history_is_caught_and_named(name: str) -> None:
+    tamper, rules = MUTANTS[name]
+    applied = 0
+    for seed in range(SEEDS_OF_A_MUTANT):
+        rng = random.Random(seed)
+        history = clean_history(rng)
+        if not tamper(history, rng):
+            continue
+        applied += 1
+        report = judge(history)
+        named = {key.partition(".")[2] for key in report.counts if key.startswith(Side.OUTPUT)}
+        assert named, f"seed {seed} was not caught"
+        assert rules is None or named & rules, f"seed {seed} was called {named}"
+        if is_quick() and applied == FEWEST_APPLIED:
+            break
+    assert applied >= FEWEST_APPLIED, f"only {applied} histories could be broken so"
+
+
+def test_a_history_cut_at_any_barrier_of_the_output_is_clean() -> None:
+    """An output that is behind, or was dropped, ends with the same barrier everywhere and is no fault."""
+    for seed in range(examples(200)):
+        history = clean_history(random.Random(seed))
+        epochs = [item.barrier.curr for item in history.output[0] if item.barrier is not None]
+        last = random.Random(seed).choice(epochs)
+        for items in history.output:
+            end = next(
+                i for i, item in enumerate(items) if item.barrier is not None and item.barrier.curr == last
+            )
+            del items[end + 1 :]
+        report = judge(history)
+        assert report.clean, f"seed {seed}: {report.findings}"
+        assert report.last == last
+        assert report.behind == sum(step.barrier.curr > last for step in history.steps)

@@ -22,8 +22,8 @@ from streaming.verify.records import canonical as module
 from streaming.verify.records.canonical import canonical
 from tests.kit.avro_codec import KeyCodec
 from tests.kit.encoded_histories import ListSource
-from tests.kit.examples import examples
 from tests.kit.in_order import InOrder
+from tests.kit.values import examples
 from tests.property.test_in_order import NOTE, TABLE, Connector, Sent
 
 FORM = RecordForm.of(DebeziumFormat())

@@ -21,11 +21,10 @@ from streaming.reading.records.reader import reader_of
 from tests.kit.avro_events import events
 from tests.kit.avro_records import batches
 from tests.kit.debezium import RECORDED, UNLISTED, recorded, recorded_schemas
-from tests.kit.drawn import drawn
 from tests.kit.faulty_records import BROKEN, TABLE
 from tests.kit.json_records import ODD, records
 from tests.kit.service_reading import Record, disagreements
-from tests.kit.values import TYPES
+from tests.kit.values import TYPES, drawn
 
 WIDE = declare(
     {

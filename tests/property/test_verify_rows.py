@@ -1,17 +1,23 @@
-"""Rows in canonical form are what the codec of the contract writes, and bytes of no row are refused."""
+"""The checker's own readers: rows have the bytes of the codec, and vnodes are those of Spark."""
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as sf
 
+from schemas.position import Key
 from schemas.records import Row
-from schemas.table import Column
+from schemas.table import Column, declare
+from schemas.types import ColumnType
 from streaming.reading.values.avro_bytes import RowCodec
 from streaming.reading.values.invalid import InvalidRecordError
+from streaming.verify.records.keys import VnodeOf
 from tests.kit.avro_codec import KeyCodec
-from tests.kit.values import column_lists, rows_of
+from tests.kit.values import KEY_TYPES, column_lists, rows_of, values_of
 
 Drawn = tuple[tuple[Column, ...], Row]
 
@@ -38,3 +44,35 @@ def test_bytes_that_are_no_row_are_refused(drawn: Drawn, data: st.DataObject) ->
     for broken in (encoded[:cut], encoded + b"\x00"):
         with pytest.raises(InvalidRecordError):
             RowCodec(columns).row(broken)
+
+
+VNODE_COUNT = 32_768  # the most there can be, so that agreement is least likely by chance
+KEYS_OF_A_TYPE = 200
+
+
+@pytest.mark.parametrize("kind", KEY_TYPES, ids=str)
+def test_a_vnode_is_what_spark_computes(kind: ColumnType, spark: SparkSession) -> None:
+    names = ["k0", "k1"]
+    table = declare(
+        {
+            "name": "t",
+            "columns": dict.fromkeys(names, str(kind)),
+            "primary_key": names,
+            "distribution_key": ["k1", "k0"],
+            "vnode_count": VNODE_COUNT,
+        }
+    )
+
+    @given(
+        st.lists(
+            st.tuples(values_of(kind), values_of(kind)), min_size=KEYS_OF_A_TYPE, max_size=KEYS_OF_A_TYPE
+        )
+    )
+    @settings(max_examples=2, suppress_health_check=list(HealthCheck))
+    def agree(keys: list[Key]) -> None:
+        arrays = [pa.array([key[index] for key in keys], kind.arrow) for index in range(2)]
+        frame = spark.createDataFrame(pa.table(arrays, names=names))
+        vnode = sf.pmod(sf.xxhash64("k1", "k0"), sf.lit(VNODE_COUNT)).alias("vnode")
+        assert [VnodeOf(table)(key) for key in keys] == [row.vnode for row in frame.select(vnode).collect()]
+
+    agree()

@@ -13,10 +13,9 @@ from schemas.position import Key
 from schemas.records import Add, Drop, Lanes, Mutation, Pause, Resume, Throttle
 from schemas.settings.limits import Limits
 from schemas.table import TableSchema
-from tests.kit.appended import RowsUpstream
 from tests.kit.avro_codec import KeyCodec
 from tests.kit.tables import vnode_of
-from tests.kit.upstream import Upstream
+from tests.kit.upstream import RowsUpstream, Upstream
 from tests.scenarios.jobs import declaration
 from tests.scenarios.keys import KEYLESS, MOST_VNODES, Keys, by_partition, table_of
 from tests.scenarios.script import Command, ScriptError

@@ -27,11 +27,10 @@ from streaming.source import decoded as columns
 from streaming.source.barriers.source import BarrierSource
 from streaming.source.decoded import AFTER, BEFORE, ERROR, MARKED, POSITION, TIME, UNCHANGED
 from streaming.verify.history import TopicEntry
-from tests.kit.appended import RowsUpstream
 from tests.kit.avro_codec import ChangeCodec, KeyCodec
 from tests.kit.log_positions import position_column
 from tests.kit.tables import vnode_of
-from tests.kit.upstream import Upstream
+from tests.kit.upstream import RowsUpstream, Upstream
 from tests.simulation.arrivals import Arrivals, ArrivedSource, Wait
 from tests.simulation.connector import ConnectorUpstream
 from tests.simulation.database import DatabaseUpstream
@@ -246,7 +245,7 @@ class Changelog:
             return None
 
     def _says_nothing(self, place: tuple[int, int]) -> bool:
-        """Whether a record is a tombstone in a topic whose deletes have said what was there."""
+        """True for a tombstone in a topic whose deletes have said what was there."""
         connector = self._connector
         if connector is None or self.format.images is not Images.FULL:
             return False

@@ -11,8 +11,8 @@ from schemas.job import JobDefinition
 from schemas.records import Add, Drop, Mutation, Pause, Resume, Throttle
 from schemas.settings.limits import Limits
 from schemas.table import declare
-from tests.kit.appended import RowsUpstream
-from tests.kit.examples import examples
+from tests.kit.upstream import RowsUpstream
+from tests.kit.values import examples
 from tests.simulation.beside import BesideChangelog
 from tests.simulation.changelog import Changelog
 from tests.simulation.histories import CLOSING, played

@@ -23,7 +23,7 @@ from schemas.types import TYPE_NAMES
 from streaming.cli.app import COMMANDS
 from streaming.source.barriers.injecting.control_requests import decode_request
 from tests.kit.avro_codec import ChangeCodec, KeyCodec
-from tests.kit.origins import origins_at
+from tests.kit.columns import origins_at
 from tests.kit.sent_records import sent_change, sent_key, sent_row
 from tests.kit.single_records import single_records
 from tests.kit.vnodes import compute_vnode

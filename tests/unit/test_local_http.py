@@ -1,9 +1,13 @@
-"""The server that benches and tests put beside Kafka."""
+"""The tests' own kit: its server, and ends of services, which end nothing else."""
 
 from __future__ import annotations
 
+import os
 import socket
 import ssl
+import subprocess
+import sys
+import threading
 import urllib.request
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -11,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.kit.local_http import serving
+from tests.kit.process import Process
 from tests.kit.secure import Certificates
 
 
@@ -44,3 +49,15 @@ def test_a_client_that_does_not_trust_the_certificate_leaves_no_trace(
     with serving(Greeter, tls=context) as address, pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
         urllib.request.urlopen(address, timeout=10)  # noqa: S310 (https, of this machine)
     assert capsys.readouterr().err == ""
+
+
+def test_who_has_the_number_of_one_that_ended_is_left_alone() -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""], stderr=subprocess.PIPE, text=True)
+    ended.wait()
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as of_another:
+        ended.pid = os.getpid()  # as if it had been given to us
+        process = Process(ended, [], threading.Thread())
+        assert process.children() == []
+        process.kill()
+        of_another.communicate(b"\n")
+    assert of_another.returncode == 0

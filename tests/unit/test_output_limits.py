@@ -1,4 +1,4 @@
-"""The topic of an output takes whatever its form makes of records within the limit."""
+"""Records of outputs: their topic takes whatever a form makes of them, and a frame is as it is written, to the byte."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ import pyarrow as pa
 import pytest
 
 from schemas.avro.registered import SchemaIds
+from schemas.errors import Code, InputError
+from schemas.formats.outputs.formats import DebeziumOutput, UpsertOutput
 from schemas.formats.outputs.lengths import MOST_MESSAGE_BYTES, record_bytes, topic_bytes
+from schemas.formats.protocol import OutputFormat
 from schemas.job import JobDefinition
 from schemas.records import Barrier, BarrierKind, Change, Op, Row
 from schemas.settings.limits import KAFKA_MESSAGE_BYTES, Limits
@@ -17,6 +20,8 @@ from schemas.table import TableSchema, declare
 from streaming.sink.columns import SnapshotRows
 from streaming.sink.output import Output
 from tests.kit.avro_codec import ChangeCodec, KeyCodec
+from tests.kit.sent_records import sent_key, sent_reader, sent_row
+from tests.kit.tables import table
 
 FORMS: dict[str, dict[str, str]] = {
     "change": {},
@@ -72,3 +77,37 @@ def test_no_topic_is_made_for_less_than_kafka_s_default_or_more_than_a_producer_
     assert topic_bytes(change, Limits(record_bytes=1)) == KAFKA_MESSAGE_BYTES
     assert topic_bytes(change, Limits()) < topic_bytes(event, Limits()) < MOST_MESSAGE_BYTES
     assert topic_bytes(event, Limits(record_bytes=64 << 20)) == MOST_MESSAGE_BYTES
+
+
+TABLE = table()
+ROW: Row = (7, 1, "x")
+FORMATS = [UpsertOutput(encoding="json-schema"), DebeziumOutput(encoding="json-schema")]
+
+
+@pytest.mark.parametrize("format_", FORMATS, ids=lambda each: each.format)
+@pytest.mark.parametrize(
+    ("shown", "instead", "code"),
+    [
+        (b'"type":"int64"', b'"type":"int32"', Code.JSON_MALFORMED),
+        (b'{"schema"', b'{ "schema"', Code.JSON_MALFORMED),
+        (b'"payload"', b'"load"', Code.JSON_MALFORMED),
+        (b'"id":7', b'"id":70000000000000000000', Code.VALUE_OUT_OF_RANGE),
+        (b'"v":"x"', b'"v":"x","w":1', Code.JSON_MALFORMED),
+    ],
+)
+def test_another_frame_or_row_is_refused(
+    format_: OutputFormat, shown: bytes, instead: bytes, code: Code
+) -> None:
+    reader = sent_reader(format_, TABLE.columns, TABLE.key_columns)
+    key, value = sent_key(format_, TABLE.key_columns, (7,)), sent_row(format_, TABLE.columns, ROW)
+    assert value is not None
+    change = reader.record(key, value).change
+    assert change is not None
+    assert change.after == ROW
+    assert shown in value
+    with pytest.raises(InputError) as caught:
+        reader.record(key, value.replace(shown, instead))
+    assert caught.value.code is code
+    if shown in key:
+        with pytest.raises(InputError):
+            reader.key(key.replace(shown, instead))

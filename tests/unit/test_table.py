@@ -1,12 +1,19 @@
+"""Tables, their columns' types, and the changes of their rows."""
+
 from __future__ import annotations
 
+import re
+from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from schemas.errors import Code, ConfigError
+from schemas.records import Change, Op
 from schemas.table import DEFAULT_VNODE_COUNT, Column, declare
 from schemas.types import ColumnType, TypeName
+from tests.kit.values import TYPES
 
 ORDERS: dict[str, Any] = {
     "name": "orders",
@@ -133,3 +140,76 @@ def test_rows_without_identity_have_neither_key_nor_vnodes() -> None:
     assert "no 'primary_key'" in faults_of({**columns, "primary_key": None})
     with pytest.raises(ConfigError, match="no 'primary_key'"):
         declare({**columns, "vnode_count": 8}, has_key=None)
+
+
+@pytest.mark.parametrize("kind", TYPES, ids=str)
+def test_a_type_reads_back_from_its_own_text(kind: ColumnType) -> None:
+    assert ColumnType.parse(str(kind)) == kind
+
+
+def test_case_and_blanks_around_do_not_matter() -> None:
+    assert ColumnType.parse("  BigInt ") == ColumnType(TypeName.BIGINT)
+    assert ColumnType.parse("DECIMAL( 18 , 2 )") == ColumnType(TypeName.DECIMAL, 18, 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("integer", "not one of boolean, int, bigint"),
+        ("", "not one of"),
+        ("varchar(10)", "not one of"),
+        ("decimal", "needs its precision and scale"),
+        ("decimal(18)", "not one of"),
+        ("decimal(0,0)", "precision is 1..38"),
+        ("decimal(39,2)", "precision is 1..38"),
+        ("decimal(5,6)", "scale 0..precision"),
+        ("decimal(5,-1)", "not one of"),
+    ],
+)
+def test_what_is_no_type_is_refused_with_a_reason(text: str, says: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(says)):
+        ColumnType.parse(text)
+
+
+def test_only_types_with_one_order_and_one_byte_form_are_allowed_in_a_key() -> None:
+    refused = {name for name in TypeName if not ColumnType(name, 1, 0).allowed_in_key}
+    assert refused == {TypeName.FLOAT, TypeName.DOUBLE, TypeName.BINARY}
+
+
+def test_forms_of_the_types_that_need_more_than_a_name() -> None:
+    decimal = ColumnType.parse("decimal(18,2)")
+    assert decimal.avro == {"type": "bytes", "logicalType": "decimal", "precision": 18, "scale": 2}
+    assert decimal.arrow == pa.decimal128(18, 2)
+    assert ColumnType.parse("date").avro == {"type": "int", "logicalType": "date"}
+    assert ColumnType.parse("date").arrow == pa.date32()
+    assert ColumnType.parse("timestamp").avro == {"type": "long", "logicalType": "timestamp-micros"}
+    assert ColumnType.parse("timestamp").arrow == pa.timestamp("us", tz="UTC")
+
+
+def test_the_widest_decimal_fits_its_arrow_type() -> None:
+    widest = Decimal("9" * 28 + "." + "9" * 10)
+    assert pa.array([widest], ColumnType.parse("decimal(38,10)").arrow).to_pylist() == [widest]
+
+
+HALVES = {Op.INSERT: (False, True), Op.UPDATE: (True, True), Op.DELETE: (True, False)}
+
+
+@pytest.mark.parametrize("op", Op)
+@pytest.mark.parametrize("has_before", [False, True])
+@pytest.mark.parametrize("has_after", [False, True])
+def test_a_change_is_well_formed_when_it_has_the_halves_of_its_op(
+    op: Op, has_before: bool, has_after: bool
+) -> None:
+    change = Change(op, (1,) if has_before else None, (1,) if has_after else None)
+    assert change.is_well_formed() == (HALVES[op] == (has_before, has_after))
+
+
+def test_the_row_of_a_change_is_the_new_one_if_there_is_one() -> None:
+    assert Change(Op.INSERT, None, (1, "new")).row == (1, "new")
+    assert Change(Op.UPDATE, (1, "old"), (1, "new")).row == (1, "new")
+    assert Change(Op.DELETE, (1, "old"), None).row == (1, "old")
+
+
+def test_a_change_without_halves_has_no_row() -> None:
+    with pytest.raises(ValueError, match="without before and after"):
+        _ = Change(Op.DELETE, None, None).row

@@ -1,17 +1,19 @@
-"""Variables of the environment in a configuration's values."""
+"""Documents of settings: variables in their values, and mistakes that are named by their keys."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from ruamel.yaml import YAML
 
 from schemas.errors import Code, ConfigError
+from schemas.faults import Faults, fields_by_key, noted, section_in
 from schemas.settings.documents import fill_in, read_mapping
 
 
@@ -83,3 +85,59 @@ def test_text_in_quotes_is_what_the_variable_holds(before: str, value: str) -> N
     root = yaml.compose(json.dumps({"a": f"{escaped}${{NAME}}"}, ensure_ascii=False))
     fill_in(root, yaml.resolver, {"NAME": value})
     assert yaml.constructor.construct_document(root) == {"a": before + value}
+
+
+def refused(declared: object) -> str:
+    raise noted()
+
+
+class Inner(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    password_file: str | None = Field(None, repr=False)
+    limit: int = 1
+
+
+class Outer(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    timeout_ms: int = Field(0, alias="timeout")
+    inner: Inner | None = None
+    checked: Annotated[str, BeforeValidator(refused)] = ""
+
+
+def faults_of(declared: dict[str, Any], place: str = "") -> Faults:
+    faults = Faults(Code.CONFIG_INVALID)
+    with pytest.raises(ValidationError) as caught:
+        Outer.model_validate(declared)
+    faults.add_invalid(caught.value, Outer, place)
+    return faults
+
+
+@pytest.mark.parametrize(
+    ("declared", "found"),
+    [
+        ({"timeuot": 1}, "unknown key 'timeuot' (did you mean 'timeout'?)"),
+        ({"timeout_ms": 1}, "unknown key 'timeout_ms' (did you mean 'timeout'?)"),
+        ({"timeout": "1"}, "timeout is '1': input should be a valid integer"),
+        ({"inner": {"limt": 1}}, "unknown key 'inner.limt' (did you mean 'limit'?)"),
+        ({"inner": {"limit": None, "x": 1}}, "inner.limit is None: input should be a valid integer; "
+         "unknown key 'inner.x'"),
+        ({"inner": {"password_file": ["hunter2"]}}, "inner.password_file: input should be a valid string"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_named_with_its_key_as_it_is_declared(declared: dict[str, Any], found: str) -> None:
+    assert faults_of(declared).error(where="file").found == found
+
+
+def test_a_place_goes_in_front_of_each_key() -> None:
+    assert faults_of({"inner": 5}, "a.").error(where="file").found.startswith("a.inner is 5: ")
+
+
+def test_what_a_validator_has_added_itself_is_not_added_again() -> None:
+    assert not faults_of({"checked": "x"})
+
+
+def test_sections_are_found_by_their_keys() -> None:
+    assert list(fields_by_key(Outer)) == ["timeout", "inner", "checked"]
+    assert section_in(Outer, ["inner"]) is section_in(Outer, ["inner", "limit"]) is Inner

@@ -35,8 +35,8 @@ from streaming.verify.history import TopicEntry
 from streaming.verify.records.canonical import canonical
 from streaming.verify.records.rows import OutputView
 from tests.kit.avro_records import encoded
+from tests.kit.columns import origins
 from tests.kit.encoded_histories import barrier, numbered
-from tests.kit.origins import origins
 
 TABLE = declare(
     {

@@ -17,15 +17,19 @@ from structlog.testing import capture_logs
 
 from schemas.errors import Code, EnvironmentProblem
 from state.initial.start import CopyProgress
+from state.values.progress import Completed
 from streaming.cli import log_lines
+from streaming.cli.jobs.watching import Bars, StateForecasts, watch
 from streaming.cli.log_lines import BatchLog, BuildLog
 from streaming.cli.screen import ServiceScreen, progress_text, status_line
+from streaming.control.state_view import JobView, StateView
+from streaming.core.forecast import Extent
 from streaming.core.health import HealthCondition
 from streaming.observe.models import Status
 from streaming.protocol.report import BatchReport
 from tests.kit.clock import Clock
 from tests.kit.fed_page import FedPage
-from tests.kit.reports import report
+from tests.kit.reports import TABLE, job, report
 
 WIDTH = 80
 MEGABYTE = 1_000_000
@@ -211,3 +215,28 @@ def test_parts_between_two_events_have_none(clock: Clock, copying: BuildLog) -> 
             copying.copied(CopyProgress(rows, 0, 400))
             clock.now_s += 0.5
     assert [line["rows"] for line in lines] == list(range(0, 100, 10))
+
+
+def test_a_job_that_is_named_again_has_one_bar() -> None:
+    bars, known = Bars(Console(file=io.StringIO(), force_terminal=True)), StateForecasts()
+    with bars.shown() as progress:
+        for read in (10, 20, 30):
+            seen = JobView(job("copy"), {}, Extent(read, 40 - read))
+            bars.show([seen], known.after(StateView("me", 1, 1, (seen,), 40, None)))
+        assert [(task.description, task.completed) for task in progress.tasks] == [("copy", 0.75)]
+
+
+class Complete:
+    """The state of a service whose only job is complete."""
+
+    def look(self) -> StateView:
+        seen = JobView(
+            job("copy"), dict.fromkeys(range(TABLE.vnode_count), Completed((9,), 5)), Extent(40, 0)
+        )
+        return StateView("me", 1, 1, (seen,), 40, None)
+
+
+def test_without_a_terminal_a_line_is_not_repeated_at_the_end() -> None:
+    out = io.StringIO()
+    watch(Console(file=out, width=80), Complete().look, lambda view: view.jobs)
+    assert out.getvalue() == "copy: 100.0%, 40 rows, live\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -22,8 +22,18 @@ from state.values.plan import BatchPlan
 from streaming.lane.changes import order_changes
 from streaming.lane.faults import find_faults
 from streaming.lane.run import run_lane
-from streaming.lane.task import LaneResult
-from streaming.source.decoded import AFTER, BEFORE, KEY, MARKED, SIZE, Changes, decoded_schema
+from streaming.lane.task import LaneResult, LaneTask
+from streaming.source.decoded import (
+    AFTER,
+    BEFORE,
+    KEY,
+    MARKED,
+    SIZE,
+    Changes,
+    DecodedSchemaError,
+    check_decoded,
+    decoded_schema,
+)
 from tests.kit.lane_tasks import lane_task
 from tests.kit.tables import table
 
@@ -134,3 +144,45 @@ def test_what_is_marked_as_a_barrier_and_is_none_of_the_plan_is_at_fault(
     assert [(fault.offset, fault.code) for fault in find_faults(found, TABLE)] == [
         (offset, Code.AMBIGUOUS_RECORD)
     ]
+
+
+SCHEMA = decoded_schema(TABLE)
+
+
+def replaced(name: str, kind: pa.DataType) -> pa.Schema:
+    return SCHEMA.set(SCHEMA.get_field_index(name), pa.field(name, kind))
+
+
+def test_other_places_further_columns_and_nullability_do_no_harm() -> None:
+    row = pa.struct([field.with_nullable(False) for field in SCHEMA.field(AFTER).type])
+    fields = [field.with_nullable(False) for field in reversed(list(replaced(AFTER, row)))]
+    check_decoded(pa.schema([*fields, ("more", pa.int8())]), TABLE)
+
+
+@pytest.mark.parametrize(
+    ("schema", "problem"),
+    [
+        (SCHEMA.remove(SCHEMA.get_field_index(OFFSET)), r"lack the column _bf_offset \(int64\)"),
+        (replaced(OP, pa.int32()), "column _bf_op of decoded records is int32, expected int8"),
+        (replaced(BEFORE, pa.int8()), r"lack the column _bf_before.id \(int64\)"),
+        (
+            replaced(AFTER, pa.struct([("id", pa.int64()), ("n", pa.int64()), ("v", pa.string())])),
+            "column _bf_after.n of decoded records is int64, expected int32",
+        ),
+        (
+            replaced(BEFORE, pa.struct([("n", pa.int32()), ("id", pa.int64()), ("v", pa.string())])),
+            r"column _bf_before of decoded records has \['n', 'id', 'v'\]",
+        ),
+    ],
+)
+def test_a_column_that_is_missing_or_of_another_type_is_named(schema: pa.Schema, problem: str) -> None:
+    with pytest.raises(DecodedSchemaError, match=problem):
+        check_decoded(schema, TABLE)
+
+
+def test_a_lane_looks_at_its_door() -> None:
+    class Task:
+        table = TABLE
+
+    with pytest.raises(DecodedSchemaError, match="_bf_op"):
+        run_lane(cast("LaneTask", Task()), 0, [], replaced(OP, pa.int16()))

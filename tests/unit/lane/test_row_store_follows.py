@@ -18,8 +18,8 @@ from state.storage import Storage
 from streaming.lane.before.lookup import Replicated, bring, open_rows_before
 from streaming.lane.before.store import LocalStore, decoded
 from tests.kit.columns import upserts_of
-from tests.kit.examples import examples
 from tests.kit.tables import vnode_of
+from tests.kit.values import examples
 from tests.unit.state.test_compaction import TABLE, Changelog
 
 KEYS = AvroRowEncoder(TABLE.key_columns)

@@ -13,8 +13,8 @@ from schemathesis.core.result import Err, Ok
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from state.values.progress import Completed
-from tests.kit.examples import examples
 from tests.kit.reports import job, report
+from tests.kit.values import examples
 from tests.unit.observe.test_api import WITH_TOKEN, application
 
 

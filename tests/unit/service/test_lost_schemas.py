@@ -1,4 +1,4 @@
-"""Schemas of a registry that have lost a column, by the order of their versions."""
+"""Schemas of an upstream: columns that the newest ones lack, and first records that have none."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from schemas.kinds.table_changes import AddColumn, RetireColumn, altered
 from schemas.settings.config import ServiceConfig, check
 from state.values.last_end import FaultReport
 from streaming.control.suspended import ways_on
+from streaming.inspect.samples import Sample
 from streaming.registry.client import Registry
+from streaming.service.checks.first_records import FirstRecords
+from streaming.service.checks.records import unlikely_units
 from streaming.service.columns import LostColumns
 from tests.kit.registry import FakeRegistry
 
@@ -125,3 +128,18 @@ def test_a_retired_column_is_not_lost_and_comes_back_in_its_type_alone(registry:
     ]
     back = retired.model_copy(update={"table": altered(retired.table, [AddColumn("note", '"string"')])})
     assert [judged(back, each) is None for each in ids] == [True, False, True, True, False]
+
+
+def test_no_registry_is_asked_for_schemas_of_records_that_have_none() -> None:
+    with FakeRegistry().serving() as registry:
+        declared = {
+            "upstream": "up",
+            "registry": {"url": registry.url},
+            "state": "s",
+            "table": {"name": "t", "columns": {"id": "bigint", "at": "timestamp"}, "primary_key": ["id"]},
+        }
+        config = check(declared, path=Path("config.yaml"))
+        first = FirstRecords("up", None, None)
+        first.samples = [Sample(b"\x02", bytes([0, 0, 2, number, 1, 2])) for number in range(100)]
+        assert unlikely_units(first, config) == []
+        assert registry.asked == []

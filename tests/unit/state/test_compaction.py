@@ -26,8 +26,8 @@ from state.replica import BASE_PATH, Replica, write_log_file
 from state.storage import Storage
 from state.values.plan import Slice
 from streaming.scan.snapshot import SnapshotReader
-from tests.kit.examples import examples
 from tests.kit.tables import table, vnode_of
+from tests.kit.values import examples
 from tests.kit.vnodes import SEED, hash_input
 
 TABLE = table({"b": "string", "n": "int", "a": "decimal(5,2)"}, key=["b"], vnode_count=4)

@@ -30,8 +30,8 @@ from state.initial.table import SourceTable
 from state.maintenance.compaction import CompactionResult, compact_part
 from state.replica import BASE_PATH, Replica
 from state.storage import Storage
-from tests.kit.examples import examples
 from tests.kit.tables import table, vnode_of
+from tests.kit.values import examples
 
 EXAMPLES = examples(20)
 EVERY_TYPE = {

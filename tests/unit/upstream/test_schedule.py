@@ -1,12 +1,15 @@
-"""The next barrier, and its time."""
+"""Times: of the next barrier, of records at a steady load, and up to which a topic keeps unread records."""
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.records import BarrierKind, Pause
+from streaming.events.sender import SteadyLoad
 from streaming.source.barriers.injecting.injector import is_wanted, next_barrier, next_due_ms
+from streaming.source.retention import kept_ms
 
 NOW_MS = 1_800_000_000_000
 
@@ -42,3 +45,43 @@ def test_a_barrier_that_is_there_already_is_enough() -> None:
     assert is_wanted(last.curr, None)
     assert not is_wanted(last.curr - 1, last)
     assert not is_wanted(None, last)
+
+
+def test_ticks_add_up_to_the_rate() -> None:
+    load = SteadyLoad(200, 0.0)
+    assert sum(load.due(tick / 100) for tick in range(1, 1_001)) == pytest.approx(2_000, abs=1)
+
+
+def test_a_stall_is_made_up_for_by_one_second_and_the_rate_goes_on_after_it() -> None:
+    load = SteadyLoad(200, 0.0)
+    assert load.due(1.0) == 200
+    assert load.due(9.0) == 200
+    assert load.due(9.5) == 100
+    assert load.due(10.0) == 100
+
+
+@given(st.floats(0.1, 5_000), st.lists(st.floats(0, 20), min_size=1, max_size=50))
+def test_nothing_negative_is_ever_due_and_never_more_than_a_second(rate: float, steps: list[float]) -> None:
+    load, now = SteadyLoad(rate, 0.0), 0.0
+    for step in steps:
+        now += step
+        assert 0 <= load.due(now) <= max(rate, 1)
+
+
+SETTINGS = {"retention.ms": "5000", "min.compaction.lag.ms": "3600", "delete.retention.ms": "400"}
+
+
+@pytest.mark.parametrize(
+    ("policy", "retention_ms", "kept"),
+    [
+        ("delete", "5000", 5_000),
+        ("delete", "-1", None),
+        ("compact", "5000", 4_000),
+        ("compact,delete", "5000", 4_000),
+        ("compact,delete", "3000", 3_000),
+        ("delete,compact", "-1", 4_000),
+    ],
+)
+def test_the_shorter_of_what_deletes_counts(policy: str, retention_ms: str, kept: int | None) -> None:
+    settings = {**SETTINGS, "cleanup.policy": policy, "retention.ms": retention_ms}
+    assert kept_ms(settings) == kept
