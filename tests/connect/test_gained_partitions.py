@@ -14,8 +14,8 @@ from streaming.kafka.topics import watermarks
 from tests.connect.conftest import ServedOf
 from tests.kit.connect.items import Load
 from tests.kit.folded import fold_of
-from tests.kit.gaining import gain
 from tests.kit.real import await_condition
+from tests.kit.real_upstream import gain
 
 pytestmark = [pytest.mark.connect, pytest.mark.timeout(1_200)]
 FORM = {"format": "debezium", "decimal": "precise"}

@@ -24,7 +24,8 @@ from tests.bench.rig import TABLE
 from tests.faults.conftest import KillScenarios
 from tests.kit.kill_scenario import KillScenario
 from tests.kit.process import Process
-from tests.kit.real import RealUpstream, Run, Stage, await_condition
+from tests.kit.real import Run, Stage, await_condition
+from tests.kit.real_upstream import RealUpstream
 
 pytestmark = pytest.mark.timeout(900)
 

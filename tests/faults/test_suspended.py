@@ -20,7 +20,8 @@ from streaming.cli.jobs.status import StatusExit
 from tests.faults.test_taken_and_grown import TABLE, row
 from tests.kit.killed_service import KilledService
 from tests.kit.process import Process
-from tests.kit.real import WAIT_S, UpsertUpstream, await_condition
+from tests.kit.real import WAIT_S, await_condition
+from tests.kit.real_upstream import UpsertUpstream
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
 

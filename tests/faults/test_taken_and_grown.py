@@ -13,7 +13,7 @@ from streaming.broker.embedded import EmbeddedBroker
 from streaming.kafka.topics import create_topic
 from tests.kit.debezium import DebeziumUpstream
 from tests.kit.killed_service import KilledService
-from tests.kit.real import UpsertUpstream
+from tests.kit.real_upstream import UpsertUpstream
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(1_800)]
 TABLE = declare(

@@ -17,7 +17,7 @@ from streaming.cli.app import main
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import watermarks
 from tests.kit.kafka_topics import remove_beginning
-from tests.kit.real import RealUpstream
+from tests.kit.real_upstream import RealUpstream
 from tests.kit.secure import private
 
 TABLE = {"name": "orders", "columns": {"id": "bigint", "note": "string"}, "primary_key": ["id"]}

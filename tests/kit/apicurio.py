@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +12,7 @@ from pathlib import Path
 from streaming.broker.embedded import free_port
 from streaming.runtime.java.jars import java
 from tests.kit.archives import Archive
+from tests.kit.real import await_answer
 
 REGISTRY = Archive(
     "io.apicurio:apicurio-registry-app:3.0.9",
@@ -21,7 +20,6 @@ REGISTRY = Archive(
     classifier="all",
 )
 _RUNNER = "apicurio-registry-app-3.0.9-runner.jar"
-READY_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,21 +40,14 @@ def apicurio(folder: Path) -> Iterator[Apicurio]:
     command = [str(java()), *options, "-jar", str(folder / _RUNNER)]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=subprocess.STDOUT)
+    url = f"http://127.0.0.1:{port}/apis/ccompat/v7"
+
+    def ask() -> None:
+        urllib.request.urlopen(f"{url}/subjects", timeout=5).close()  # noqa: S310 (our own address)
+
     try:
-        _await_ready(f"http://127.0.0.1:{port}/apis/ccompat/v7", process)
-        yield Apicurio(f"http://127.0.0.1:{port}/apis/ccompat/v7", process)
+        await_answer(ask, OSError, process, folder / "log")
+        yield Apicurio(url, process)
     finally:
         process.kill()
         process.wait()
-
-
-def _await_ready(url: str, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + READY_S
-    while time.monotonic() < deadline:
-        assert process.poll() is None, "the registry ended"
-        try:
-            with urllib.request.urlopen(f"{url}/subjects", timeout=5):  # noqa: S310 (our own address)
-                return
-        except (urllib.error.URLError, OSError):
-            time.sleep(0.2)
-    raise AssertionError("the registry did not come up")

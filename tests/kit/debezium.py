@@ -17,7 +17,7 @@ from schemas.position import Key
 from schemas.records import Change, Op, Row
 from schemas.table import Column, declare
 from tests.kit.avro_records import encoded
-from tests.kit.real import RealUpstream
+from tests.kit.real_upstream import RealUpstream
 from tests.kit.registry import FakeRegistry
 
 RECORDED = declare(

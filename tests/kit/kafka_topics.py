@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from confluent_kafka import Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
 
 from schemas.records import BARRIER_HEADER
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, Wanted, any_record
+from streaming.kafka.topics import admin
 from streaming.verify.history import TopicEntry
 
 
@@ -66,6 +73,16 @@ def remove_beginning(bootstrap: str, topic: str, before: int, *, partition: int 
     admin = AdminClient(KafkaSettings(bootstrap).client())
     for answer in admin.delete_records([TopicPartition(topic, partition, before)]).values():
         answer.result(30)
+
+
+def set_topic(kafka: KafkaSettings, topic: str, settings: Mapping[str, str]) -> None:
+    """Change settings of a topic that is there; its others stay."""
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    for name, value in settings.items():
+        entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        resource.add_incremental_config(entry)
+    client = admin(kafka)  # lives until its answer comes
+    client.incremental_alter_configs([resource])[resource].result(30)
 
 
 def read_tail(

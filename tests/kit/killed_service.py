@@ -23,7 +23,8 @@ from streaming.runtime.failpoints import VARIABLE
 from tests.kit.folded import fold_of
 from tests.kit.kafka_topics import remove_beginning
 from tests.kit.process import Process
-from tests.kit.real import RealUpstream, records
+from tests.kit.real import records
+from tests.kit.real_upstream import RealUpstream
 
 
 class KilledService:

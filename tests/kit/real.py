@@ -6,161 +6,38 @@ output topic. Nothing here sleeps: every wait is for a condition.
 
 from __future__ import annotations
 
-import json
+import subprocess
 import threading
 import time
-import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, TypeVar
 
-from confluent_kafka import Message, Producer
+import pytest
+from confluent_kafka import Message
 from pyspark.sql import SparkSession
 
-from schemas.avro.codec import barrier_header, encode_barrier
+from schemas.errors import Code
 from schemas.filter.parse import parse_filter
-from schemas.position import Key
-from schemas.records import BARRIER_HEADER, Barrier, Change, Mutation, Op, Row
+from schemas.records import Barrier
 from schemas.settings.config import ServiceConfig, check
 from schemas.settings.security import hash_key_of
-from schemas.table import TableSchema
-from schemas.topics import UpstreamTopics
 from state.values.progress import is_complete
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader
-from streaming.kafka.topics import create_topic
 from streaming.protocol.report import BatchReport
+from streaming.runtime import failpoints
 from streaming.service.service import Service
-from streaming.source.barriers.injecting.injector import BarrierInjector, next_barrier, unix_ms
-from streaming.source.barriers.injecting.target import target_of
 from streaming.verify.findings import Report
 from streaming.verify.judge import verify_topics
-from tests.kit.avro_codec import ChangeCodec, KeyCodec
+from tests.kit.real_upstream import RealUpstream
 
 WAIT_S = 240.0  # for one batch; a wait ends as soon as its condition holds
 OPTIONS = "compaction_least_rows", "accept_log_reset", "paused"
 """Options of a service that a test may set."""
-
-
-class RealUpstream:
-    """The changelog of a table on a topic.
-
-    `put`, `delete` and `barrier` write what a good producer would; `send`, `change` and `deliver` what one likes.
-    """
-
-    form: ClassVar[dict[str, str]] = {}
-    """The further keys of `upstream` in the configuration."""
-    sections: Mapping[str, Any] = MappingProxyType({})
-    """Further sections of the configuration."""
-
-    def __init__(
-        self,
-        table: TableSchema,
-        kafka: KafkaSettings,
-        topic: str,
-        partitions: int,
-        barriers: str | None = None,
-    ) -> None:
-        self.table, self.kafka, self.name, self.partitions = table, kafka, topic, partitions
-        self.rows: dict[Key, Row] = {}
-        self.age_ms = self.ahead_ms = 0
-        """The age that records are said to have, and how far the barriers' clock is ahead."""
-        self.headers: list[tuple[str, str | bytes | None]] = []
-        self.last: Barrier | None = None
-        for made in filter(None, (topic, barriers)):  # before a service looks for it
-            create_topic(kafka, made, partitions)
-        self.changes, self.keys = ChangeCodec(table.columns), KeyCodec(table.key_columns)
-        self._producer = Producer(kafka.producer(**{"message.max.bytes": 2_000_000}))
-        self.topics, clock = UpstreamTopics.of(topic, barriers=barriers), lambda: unix_ms() + self.ahead_ms
-        self._injector = BarrierInjector(kafka, target_of(self.topics), 1_000, clock=clock)
-
-    def close(self) -> None:
-        self._producer.flush(30)
-        self._injector.stop()
-
-    def flush(self) -> None:
-        """Wait until all that was put is in the topic."""
-        assert self._producer.flush(30) == 0
-
-    def put(self, row: Row) -> None:
-        """INSERT the row, or UPDATE the one with its key."""
-        key = self.table.key_of(row)
-        before = self.rows.get(key)
-        self.rows[key] = row
-        self._append(key, Change(Op.INSERT if before is None else Op.UPDATE, before, row))
-
-    def delete(self, *key: Any) -> None:
-        """DELETE the row with this key."""
-        self._append(key, Change(Op.DELETE, self.rows.pop(key), None))
-
-    def _append(self, key: Key, change: Change) -> None:
-        data = self.keys.encode(key)
-        home = zlib.crc32(data) % self.partitions
-        self._produce(self.changes.encode(change), data, home)
-
-    def _produce(self, value: bytes | None, key: bytes | None, partition: int, **more: Any) -> None:
-        more = {"headers": self.headers, "timestamp": unix_ms() - self.age_ms, **more}
-        self._producer.produce(self.name, value, key, partition, **more)
-        self._producer.poll(0)
-
-    def send(
-        self, partition: int, key: bytes | None, value: bytes | None, *, barrier: bytes | None = None
-    ) -> int:
-        """A record as given, behind everything sent so far; its offset."""
-        delivered, headers = list[Message](), [] if barrier is None else [(BARRIER_HEADER, barrier)]
-        self._produce(value, key, partition, headers=headers, on_delivery=lambda _, m: delivered.append(m))
-        assert self._producer.flush(30) == 0
-        offset = delivered[0].offset()
-        assert offset is not None
-        return offset
-
-    def change(self, change: Change, *, key: bytes | None = None, partition: int = 0) -> int:
-        """A change as given, illegal ones too, with its own key unless another is given; its offset."""
-        own = self.keys.encode(self.table.key_of(change.row)) if key is None else key
-        return self.send(partition, own, self.changes.encode(change))
-
-    def barrier(self, mutation: Mutation | None = None) -> Barrier:
-        """The next barrier, in every partition, behind everything sent so far."""
-        self.flush()
-        self.last = self._injector.inject_one(mutation)
-        return self.last
-
-    def next(self) -> Barrier:
-        """The next barrier, for tests that send its copies themselves."""
-        self._injector.stop()  # it reads the topic's end again before it injects
-        return next_barrier(self.last, partitions=self.partitions, now_ms=unix_ms(), mutation=None)
-
-    def deliver(self, barrier: Barrier, *partitions: int) -> int:
-        """A copy of a barrier into each of these partitions; the offset of the last one."""
-        offset = -1
-        for number in partitions:
-            offset = self.send(number, None, encode_barrier(barrier), barrier=barrier_header(barrier))
-        if self.last is None or barrier.curr > self.last.curr:
-            self.last = barrier
-        return offset
-
-
-class UpsertUpstream(RealUpstream):
-    """An upstream of JSON rows by key."""
-
-    form: ClassVar[dict[str, str]] = {"format": "upsert"}
-
-    def _append(self, key: Key, change: Change) -> None:
-        names = self.table.column_names
-        value = None if change.after is None else json_of(dict(zip(names, change.after, strict=True)))
-        data = json_of(dict(zip(self.table.primary_key, key, strict=True)))
-        self._produce(value, data, zlib.crc32(data) % self.partitions)
-
-    def delete_absent(self, *key: Any) -> None:
-        """Say once more that there is no row with this key."""
-        self._append(key, Change(Op.DELETE, None, None))
-
-
-def json_of(row: dict[str, Any]) -> bytes:
-    return json.dumps(row, default=str).encode()
+Error = TypeVar("Error", bound=BaseException)
 
 
 @dataclass
@@ -286,6 +163,19 @@ class Stage:
             **options,
         )
 
+    def begun(self, crash: str | None, **how: Any) -> Run:
+        """A run whose first batch is done, and that fails at this failpoint later, if one is given."""
+        with pytest.MonkeyPatch.context() as patch:
+            if crash is not None:
+                patch.setenv(failpoints.VARIABLE, crash)
+            run = Run(self.service(**how))
+            run.reach(self.upstream.barrier())
+        return run
+
+    def add_job(self, name: str) -> None:
+        """Declare a job like the first one, for the runs from now on."""
+        self.jobs = [*self.jobs, {**self.jobs[0], "name": name, "output": f"{self.jobs[0]['output']}-{name}"}]
+
     @contextmanager
     def running(self, **how: Any) -> Iterator[Run]:
         """A run of the service, stopped at the end of the block; its error, if it had one, is raised there."""
@@ -298,11 +188,22 @@ class Stage:
             raise
         run.stop()
 
-    def fails(self, **how: Any) -> BaseException:
-        """Run the service until it ends by itself with an error."""
-        error = Run(self.service(**how)).end()
-        assert error is not None, "the service ended without an error"
-        return error
+    def fails(
+        self, kind: type[Error], code: Code | None = None, where: str | None = None, **how: Any
+    ) -> Error:
+        """Run the service until it ends by itself with this error, of this code and at this place if given."""
+        return expected(Run(self.service(**how)).end(), kind, code, where)
+
+    def finish(self, run: Run, *jobs: str) -> None:
+        """Write barriers, and wait for each, until these jobs are complete, or all that are declared."""
+        while not all(map(run.is_complete, jobs or [job["name"] for job in self.jobs])):
+            run.reach(self.upstream.barrier())
+
+    def assert_lawful(self, *numbers: int, **how: Any) -> None:
+        """Have `verify` judge the outputs of these jobs, or of all that are declared."""
+        for number in numbers or range(len(self.jobs)):
+            report = self.verify(number, **how)
+            assert report.clean, (number, report)
 
     def verify(
         self, number: int = 0, *, output: str | None = None, complete: bool = True, **how: Any
@@ -329,6 +230,20 @@ class Stage:
         )
 
 
+SetUp = Callable[..., Stage]
+"""`set_up(*jobs, table=…, partitions=2, lanes=2, beside=False)`, a fixture of `tests/integration/service`."""
+
+
+def expected(
+    error: BaseException | None, kind: type[Error], code: Code | None = None, where: str | None = None
+) -> Error:
+    """The error, which has to be of this kind, and of this code and at this place if given."""
+    assert isinstance(error, kind), error
+    assert code is None or getattr(error, "code", None) is code, error
+    assert where is None or getattr(error, "where", None) == where, error
+    return error
+
+
 def records(kafka: KafkaSettings, topic: str) -> list[list[Message]]:
     """Everything committed on a topic, by partition."""
     with RangeReader(kafka) as reader:
@@ -347,3 +262,20 @@ def await_condition(condition: Callable[[], bool], what: str, *, limit_s: float 
     while not condition():
         assert time.monotonic() < deadline, f"{what}: not in time"
         ticks.wait(0.02)
+
+
+def await_answer(
+    ask: Callable[[], object], errors: type[Exception], process: subprocess.Popen[bytes] | None, log: Path
+) -> None:
+    """Wait until a server answers, whose process has to live: until asking raises none of these errors any more."""
+
+    def is_there() -> bool:
+        assert process is not None
+        assert process.poll() is None, log.read_text(encoding="utf-8", errors="replace")[-2_000:]
+        try:
+            ask()
+        except errors:
+            return False
+        return True
+
+    await_condition(is_there, f"an answer of the server that logs to {log}")

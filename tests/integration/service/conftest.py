@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,8 @@ from pyspark.sql import SparkSession
 
 from schemas.table import declare
 from streaming.kafka.clients import KafkaSettings
-from tests.kit.real import RealUpstream, Stage
+from tests.kit.real import SetUp, Stage
+from tests.kit.real_upstream import RealUpstream
 
 ORDERS = {
     "name": "orders",
@@ -20,8 +21,6 @@ ORDERS = {
     "primary_key": ["id"],
     "vnode_count": 16,
 }
-
-SetUp = Callable[..., Stage]
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 import pytest
@@ -20,9 +19,9 @@ from streaming.verify.judge import verify_topics
 from tests.integration.service.conftest import ORDERS
 from tests.integration.service.test_suspended import await_suspended
 from tests.kit.folded import folded
-from tests.kit.real import Run, Stage, UpsertUpstream, await_condition
+from tests.kit.real import Run, SetUp, Stage, await_condition
+from tests.kit.real_upstream import UpsertUpstream
 
-SetUp = Callable[..., Stage]
 TABLE = declare(ORDERS)
 
 
@@ -73,8 +72,7 @@ def test_new_columns_come_with_a_restart_and_nothing_of_them_is_lost(
     for number in range(60):
         upstream.put(row(number))
     with stage.running(until_complete=True) as run:
-        while not run.is_complete("before"):
-            run.reach(upstream.barrier())
+        stage.finish(run, "before")
     # 1. Partitions differ in when the fields come; nothing is sent of the interval that has them.
     upstream.put(row(60))
     upstream.table = wider(first)
@@ -82,26 +80,20 @@ def test_new_columns_come_with_a_restart_and_nothing_of_them_is_lost(
     upstream.put(row(7, 1, None))
     upstream.put(row(61, None, "gold"))
     upstream.barrier()
-    error = stage.fails(table=first.to_dict())
-    assert isinstance(error, InputError)
-    assert error.code is Code.SCHEMA_WAITS
+    error = stage.fails(InputError, Code.SCHEMA_WAITS, table=first.to_dict())
     assert "--skip-record" not in str(error)
     # 2. Declared, the same batch goes on; a job of before keeps its columns, a new one has all.
-    stage.jobs = [
-        *stage.jobs,
-        {**stage.jobs[0], "name": "after", "output": f"{stage.jobs[0]['output']}-after"},
-    ]
+    stage.add_job("after")
     if crash is not None:
         monkeypatch.setenv(failpoints.VARIABLE, crash)
-        assert isinstance(stage.fails(), failpoints.Provoked)
+        stage.fails(failpoints.Provoked)
         monkeypatch.delenv(failpoints.VARIABLE)
     with stage.running() as run:
         run.reach(upstream.barrier())
         upstream.put(row(8, 2, "silver"))
         upstream.delete(9)
         run.reach(upstream.barrier())
-        while not run.is_complete("after"):
-            run.reach(upstream.barrier())
+        stage.finish(run, "after")
     assert clean(stage)
     assert folded(stage, number=1) == upstream.rows
     assert upstream.rows[(1,)][4:] == (7, None)
@@ -135,16 +127,12 @@ def tell(stage: Stage, capsys: pytest.CaptureFixture[str], *words: str, **over: 
 def assert_job_has_all(stage: Stage, how: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     """A job from then on has all columns, one of before its own, with the file that the service has."""
     upstream = stage.upstream
-    stage.jobs = [
-        *stage.jobs,
-        {**stage.jobs[0], "name": "after", "output": f"{stage.jobs[0]['output']}-after"},
-    ]
+    stage.add_job("after")
     with stage.running(**how) as run:
         upstream.put(row(4, 9, "iron"))
         run.reach(upstream.barrier())
         upstream.delete(5)
-        while not run.is_complete("after"):
-            run.reach(upstream.barrier())
+        stage.finish(run, "after")
     said = tell(stage, capsys, "verify", "--json")
     assert said.status == 0, said
     assert [json.loads(line)["findings"] for line in said.out.splitlines()] == [[], []]
@@ -175,7 +163,6 @@ def assert_refused(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
 )
 def test_a_suspended_table_is_altered_by_the_command_while_its_file_stays_behind(
     set_up: SetUp,
-    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     crash: str | None,
 ) -> None:
@@ -186,11 +173,7 @@ def test_a_suspended_table_is_altered_by_the_command_while_its_file_stays_behind
     assert upstream.table == TABLE
     for number in range(20):
         upstream.put(row(number))
-    if crash is not None:
-        monkeypatch.setenv(failpoints.VARIABLE, crash)
-    run = Run(stage.service(**how))
-    run.reach(upstream.barrier())
-    monkeypatch.delenv(failpoints.VARIABLE, raising=False)
+    run = stage.begun(crash, **how)
     # 1. It waits.
     upstream.put(row(20))
     upstream.table = wider(TABLE)
@@ -198,9 +181,7 @@ def test_a_suspended_table_is_altered_by_the_command_while_its_file_stays_behind
     upstream.put(row(3, None, "gold"))
     upstream.put(row(21, 8, None))
     upstream.barrier()
-    end = await_suspended(stage, run)
-    assert end.fault is not None
-    assert end.fault.code is Code.SCHEMA_WAITS
+    await_suspended(stage, run, Code.SCHEMA_WAITS)
     assert_refused(stage, capsys)
     # 2. A version with the one column waits for the other; nothing is sent meanwhile.
     said = tell(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,11 +11,9 @@ import pytest
 from schemas.records import Throttle
 from tests.integration.service.test_append import ALL, EVENTS, SOME, append
 from tests.integration.service.test_backfill import COPY, fill, stir
-from tests.kit.gaining import gain
-from tests.kit.real import RealUpstream, Stage, UpsertUpstream
-from tests.kit.real_rows import AppendUpstream
+from tests.kit.real import SetUp
+from tests.kit.real_upstream import AppendUpstream, RealUpstream, UpsertUpstream, gain
 
-SetUp = Callable[..., Stage]
 OWN: dict[str, Any] = {"barriers": "inject", "barrier_interval": "100ms"}
 LOG = {"name": "log", "read": "topic", "output_partitions": None}
 
@@ -41,11 +38,8 @@ def test_jobs_go_on_through_partitions_that_are_added_while_they_read(set_up: Se
         for name in ("copy", "log"):
             stir(upstream, 3)
             run.reach(upstream.barrier(Throttle(name, None)))
-        while not (run.is_complete("copy") and run.is_complete("log")):
-            run.reach(upstream.barrier())
-    for number in range(2):
-        report = stage.verify(number)
-        assert report.clean, report
+        stage.finish(run, "copy", "log")
+    stage.assert_lawful()
 
 
 @pytest.mark.parametrize("beside", [False, True])
@@ -60,8 +54,7 @@ def test_a_service_that_injects_takes_them_in_by_itself(set_up: SetUp, beside: b
         stir(upstream, 1)
         upstream.flush()
         run.until(lambda: len(run.reports[-1].plan.first_offsets) == 4 and run.is_complete("copy"))
-    report = stage.verify()
-    assert report.clean, report
+    stage.assert_lawful()
 
 
 @pytest.mark.thorough
@@ -76,9 +69,7 @@ def test_rows_without_identity_go_on_in_the_same_partitions(set_up: SetUp) -> No
         stage.upstream.flush()
         run.until(lambda: len(run.reports[-1].plan.first_offsets) == 4 and run.is_complete("some"))
         run.until(lambda: run.reports[-1].plan.moved_at > 0)
-    for number in range(2):
-        report = stage.verify(number)
-        assert report.clean, report
+    stage.assert_lawful()
 
 
 def test_a_start_by_default_suits_an_output_that_has_yet_to_gain_partitions(set_up: SetUp) -> None:
@@ -89,8 +80,7 @@ def test_a_start_by_default_suits_an_output_that_has_yet_to_gain_partitions(set_
     fill(upstream, 60)
     upstream.barrier()
     with stage.running() as run:
-        while not run.is_complete("log"):
-            run.reach(upstream.barrier())
+        stage.finish(run, "log")
         assert run.reports[-1].plan.lanes == 1
     gain(upstream)
     with stage.running() as run:

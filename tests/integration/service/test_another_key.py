@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,10 +12,10 @@ from schemas.position import Key
 from schemas.records import Row
 from tests.kit import masks
 from tests.kit.folded import folded
-from tests.kit.real import RealUpstream, Stage, UpsertUpstream, records
+from tests.kit.real import SetUp, records
+from tests.kit.real_upstream import RealUpstream, UpsertUpstream
 from tests.kit.thorough import pairs
 
-SetUp = Callable[..., Stage]
 COLUMNS: list[Any] = [{"number": "id"}, {"note": "hash(note)"}, {"amount": None}]
 FORMS: dict[str, dict[str, Any]] = {
     "debezium": {"format": "debezium"},
@@ -59,8 +58,7 @@ def test_rows_that_move_are_deleted_and_inserted_and_nothing_that_is_masked_is_t
     upstream.delete(5)
     upstream.barrier()
     with stage.running() as run:
-        while not run.is_complete("copy"):
-            run.reach(upstream.barrier())
+        stage.finish(run, "copy")
         upstream.put(row(7, "US"))
         run.reach(upstream.barrier())
     assert stage.verify().clean

@@ -15,14 +15,10 @@ from schemas.errors import BackfillError, Code
 from schemas.records import Barrier, Change, Op
 from streaming.cli.app import main
 from streaming.kafka.topics import create_topic, partitions_of
-from tests.kit.real import RealUpstream, Run, Stage
+from tests.kit.real import Run, SetUp
+from tests.kit.real_upstream import RealUpstream, row
 
-SetUp = Callable[..., Stage]
 COPY = {"name": "copy"}
-
-
-def row(number: int, note: str | None = None) -> tuple[Any, ...]:
-    return (number, "EU", None, note)
 
 
 def a_line(error: BaseException, code: Code, where: str) -> None:
@@ -57,7 +53,7 @@ def test_records_at_fault_stop_it_one_by_one_until_each_is_left_out(set_up: SetU
     skip: frozenset[tuple[int, int]] = frozenset()
     for (offset, code), lanes in zip(bad, (4, 2, 1, 4), strict=True):
         # Another number of lanes has to finish the batch that four have begun.
-        a_line(stage.fails(skip=skip, lanes=lanes), code, f"{upstream.name}-0@{offset}")
+        a_line(stage.fails(BackfillError, skip=skip, lanes=lanes), code, f"{upstream.name}-0@{offset}")
         skip |= {(0, offset)}
     with stage.running(skip=skip, lanes=2) as run:
         for number in range(2, 200, 3):
@@ -66,9 +62,7 @@ def test_records_at_fault_stop_it_one_by_one_until_each_is_left_out(set_up: SetU
         assert run.is_complete("copy")
     with stage.running(lanes=4) as run:  # what was left out once is behind us
         run.reach(upstream.barrier())
-    for number in range(2):
-        report = stage.verify(number, left_out=skip)
-        assert report.clean, report
+    stage.assert_lawful(left_out=skip)
 
 
 def test_only_a_record_at_fault_is_left_out(set_up: SetUp) -> None:
@@ -106,15 +100,14 @@ def test_a_broken_barrier_stops_it_and_is_none_once_it_is_named(set_up: SetUp, c
     upstream.last = replace(broken, curr=broken.prev)
     good = upstream.next()
     upstream.deliver(good, 0, 1)
-    a_line(stage.fails(), code, f"{upstream.name}-1@{offset}")
+    a_line(stage.fails(BackfillError), code, f"{upstream.name}-1@{offset}")
     with stage.running(skip=frozenset({(1, offset)})) as run:
         run.reach(good)
         upstream.put(row(2))
         last = upstream.next()
         upstream.deliver(last, 0, 1)
         run.reach(last)
-    report = stage.verify(left_out=frozenset({(1, offset)}))
-    assert report.clean, report
+    stage.assert_lawful(left_out=frozenset({(1, offset)}))
 
 
 def test_partitions_that_disagree_on_a_barrier_stop_it(set_up: SetUp) -> None:
@@ -124,7 +117,7 @@ def test_partitions_that_disagree_on_a_barrier_stop_it(set_up: SetUp) -> None:
     one = stage.upstream.next()
     stage.upstream.deliver(one, 0)
     offset = stage.upstream.deliver(replace(one, curr=one.curr + 1), 1)
-    a_line(stage.fails(), Code.BARRIER_DISAGREE, f"{stage.upstream.name}-1@{offset}")
+    a_line(stage.fails(BackfillError), Code.BARRIER_DISAGREE, f"{stage.upstream.name}-1@{offset}")
 
 
 def test_a_broken_barrier_at_the_end_does_not_stop_our_own_injector_once_it_is_named(set_up: SetUp) -> None:
@@ -132,12 +125,11 @@ def test_a_broken_barrier_at_the_end_does_not_stop_our_own_injector_once_it_is_n
     stage.upstream.put(row(1))
     barrier = stage.upstream.barrier()
     offset = stage.upstream.send(0, None, encode_barrier(barrier), barrier=b"one")
-    error = stage.fails(barriers="inject")
+    error = stage.fails(BackfillError, barriers="inject")
     a_line(error, Code.BARRIER_MALFORMED, f"{stage.upstream.name}-0@{offset}")
     with stage.running(barriers="inject", skip=frozenset({(0, offset)})) as run:
         run.until(lambda: run.is_complete("copy"))
-    report = stage.verify(left_out=frozenset({(0, offset)}))
-    assert report.clean, report
+    stage.assert_lawful(left_out=frozenset({(0, offset)}))
 
 
 @pytest.mark.parametrize(
@@ -177,13 +169,13 @@ def test_a_key_of_a_type_without_an_order_is_refused(
 def test_topics_that_are_not_as_they_must_be_stop_it_before_the_state_is_touched(set_up: SetUp) -> None:
     stage = set_up(COPY)
     output = str(stage.jobs[0]["output"])
-    missing = stage.fails(upstream=f"no-{stage.upstream.name}")
+    missing = stage.fails(BackfillError, upstream=f"no-{stage.upstream.name}")
     a_line(missing, Code.TOPIC_MISSING, f"no-{stage.upstream.name}")
     with pytest.raises(BackfillError) as same:
-        stage.fails(jobs=[{**COPY, "output": stage.upstream.name}])
+        stage.fails(BackfillError, jobs=[{**COPY, "output": stage.upstream.name}])
     assert same.value.code is Code.SAME_TOPIC
     create_topic(stage.upstream.kafka, output, 3)
-    a_line(stage.fails(), Code.OUTPUT_TOPIC_MISMATCH, output)
+    a_line(stage.fails(BackfillError), Code.OUTPUT_TOPIC_MISMATCH, output)
     assert not (stage.folder / "state").exists()
 
 
@@ -194,7 +186,7 @@ def test_a_new_job_may_not_go_behind_records_of_others(set_up: SetUp) -> None:
     foreign = RealUpstream(stage.upstream.table, stage.upstream.kafka, output, 4)
     foreign.send(2, b"k", b"v")
     foreign.close()
-    at_once = stage.fails()  # a new state has sent nothing, so no barrier has to be waited for
+    at_once = stage.fails(BackfillError)  # a new state has sent nothing, so no barrier has to be waited for
     a_line(at_once, Code.OUTPUT_TOPIC_MISMATCH, f"{output}-2")
     assert "backfill rebuild" in str(at_once)
     with stage.running(jobs=[]) as before:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,21 +18,17 @@ from streaming.verify import sources
 from streaming.verify.sources import shared_since
 from tests.kit.folded import folded
 from tests.kit.kafka_topics import remove_beginning
-from tests.kit.real import Run, Stage, await_condition, records
+from tests.kit.real import Run, SetUp, Stage, await_condition, records
+from tests.kit.real_upstream import version_of
 
-SetUp = Callable[..., Stage]
 STEP_MS, HOUR_MS = 45 * 60_000, 3_600_000
 JOBS = {"name": "rows", "format": "upsert"}, {"name": "events", "format": "debezium", "filter": "id >= 3"}
-
-
-def row(number: int, version: int = 0) -> tuple[Any, ...]:
-    return (number, "EU", None, f"n{version}")
 
 
 def next_barrier(stage: Stage, run: Run, number: int) -> None:
     """Three quarters of an hour later, with a change or two before it."""
     stage.upstream.ahead_ms += STEP_MS
-    stage.upstream.put(row(number % 7, number))
+    stage.upstream.put(version_of(number % 7, number))
     if number % 3 == 0:
         stage.upstream.delete(number % 7)
     run.reach(stage.upstream.barrier())
@@ -52,9 +48,7 @@ def are_trimmed(stage: Stage, run: Run) -> bool:
 
 
 def check(stage: Stage) -> None:
-    for number in range(len(stage.jobs)):
-        report = stage.verify(number)
-        assert report.clean, report.findings[:3]
+    stage.assert_lawful()
     assert folded(stage, number=0) == stage.upstream.rows
 
 
@@ -85,7 +79,7 @@ def test_old_barriers_are_deleted_and_readers_begin_at_a_full_one(set_up: SetUp)
     stage = set_up(*JOBS, beside=True)
     upstream, kafka = stage.upstream, stage.upstream.kafka
     for key in range(7):
-        upstream.put(row(key))
+        upstream.put(version_of(key))
     with stage.running(barriers_keep="1h") as run:
         run.reach(upstream.barrier())
         for number in range(5):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import zlib
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -26,10 +26,10 @@ from streaming.runtime import failpoints
 from tests.integration.service.test_suspended import await_suspended
 from tests.kit.avro_records import encoded
 from tests.kit.folded import folded
-from tests.kit.real import RealUpstream, Run, Stage, json_of
+from tests.kit.real import Run, SetUp, Stage
+from tests.kit.real_upstream import RealUpstream, json_of
 from tests.kit.registry import FakeRegistry
 
-SetUp = Callable[..., Stage]
 TABLE: dict[str, Any] = {"name": "t", "columns": {"id": "bigint", "note": "string"}, "primary_key": ["id"]}
 AS_ADDED = {"tier": {"type": "string", "fill": "basic"}, "size": "int"}
 Fields = list[dict[str, Any]]
@@ -133,7 +133,6 @@ def stored_columns(stage: Stage) -> dict[str, Any]:
 def test_a_column_appears_and_the_same_batch_goes_on_with_it(
     set_up: SetUp,
     registry: FakeRegistry,
-    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     upstream_type: type[GrowingAvro | GrowingFrames],
     crash: str | None,
@@ -145,11 +144,7 @@ def test_a_column_appears_and_the_same_batch_goes_on_with_it(
     how: dict[str, Any] = {"table": TABLE}
     for number in range(30):
         upstream.put((number, f"n{number}"))
-    if crash is not None:
-        monkeypatch.setenv(failpoints.VARIABLE, crash)
-    run = Run(stage.service(**how))
-    run.reach(upstream.barrier())
-    monkeypatch.delenv(failpoints.VARIABLE, raising=False)
+    run = stage.begun(crash, **how)
     # 1. The first schema with a column decides about it; with a registry whether a record of it came or not.
     upstream.rows = {key: (*row, "basic", None) for key, row in upstream.rows.items()}
     upstream.register([TIER])
@@ -175,13 +170,9 @@ def test_a_column_appears_and_the_same_batch_goes_on_with_it(
     run.stop()
     assert stored_columns(stage) == {**TABLE["columns"], **AS_ADDED}
     # 2. A job from then on has all columns, also with the old file.
-    stage.jobs = [
-        *stage.jobs,
-        {**stage.jobs[0], "name": "after", "output": f"{stage.jobs[0]['output']}-after"},
-    ]
+    stage.add_job("after")
     with stage.running(**how) as run:
-        while not run.is_complete("after"):
-            run.reach(upstream.barrier())
+        stage.finish(run, "after")
     (file := stage.folder / "config.yaml").write_text(json.dumps(stage.declared(**how)))
     assert main(["verify", "--config", str(file)]) == 0, capsys.readouterr()
     upstream.table = grown()
@@ -193,7 +184,7 @@ def test_a_column_appears_and_the_same_batch_goes_on_with_it(
 
 @pytest.mark.parametrize("crash", [None, "settled@2:raise", "taken-over@2:raise", "fenced@2:raise"], ids=str)
 def test_a_column_is_added_by_a_barrier_before_any_record_has_it(
-    set_up: SetUp, registry: FakeRegistry, monkeypatch: pytest.MonkeyPatch, crash: str | None
+    set_up: SetUp, registry: FakeRegistry, crash: str | None
 ) -> None:
     stage = set_up({"name": "before"}, table=TABLE, upstream_type=GrowingFrames)
     upstream = stage.upstream
@@ -205,11 +196,7 @@ def test_a_column_is_added_by_a_barrier_before_any_record_has_it(
     }
     for number in range(10):
         upstream.put((number, f"n{number}"))
-    if crash is not None:
-        monkeypatch.setenv(failpoints.VARIABLE, crash)
-    run = Run(stage.service(**how))
-    run.reach(upstream.barrier())
-    monkeypatch.delenv(failpoints.VARIABLE, raising=False)
+    run = stage.begun(crash, **how)
     changes: list[TableChange] = [AddColumn("size", '{"type": "int", "fill": 7}'), IgnoreField("tier")]
     asked = upstream.barrier(Alter(changes_text(changes)))
     if crash is not None:
@@ -230,8 +217,7 @@ def test_a_column_is_added_by_a_barrier_before_any_record_has_it(
     assert stored_columns(stage) == {**TABLE["columns"], "size": {"type": "int", "fill": 7}}
     stage.jobs = [{**stage.jobs[0], "name": "after", "output": f"{stage.jobs[0]['output']}-after"}]
     with stage.running(**how) as run:
-        while not run.is_complete("after"):
-            run.reach(upstream.barrier())
+        stage.finish(run, "after")
     upstream.table = declare({**TABLE, "columns": {**TABLE["columns"], "size": {"type": "int", "fill": 7}}})
     expected = {(number,): (number, f"n{number}", 7) for number in range(10)}
     assert folded(stage) == expected | {(1,): (1, "new", None), (20,): (20, "new", 8)}
@@ -258,9 +244,7 @@ def test_what_no_column_can_be_read_from_is_ignored_and_what_only_an_operator_ca
     other = {"id": 4, "note": "", "size": None, "Note": ""}
     upstream.send(0, b"4", frame(upstream._id) + encoded(upstream._schema, other))
     upstream.barrier()
-    end = await_suspended(stage, run)
-    assert end.fault is not None
-    assert end.fault.code is Code.SCHEMA_WAITS
+    await_suspended(stage, run, Code.SCHEMA_WAITS)
     run.stop()
 
 
@@ -283,9 +267,7 @@ def test_a_column_that_schemas_have_lost_waits_until_it_is_retired(
         upstream.send(home, str(number).encode(), frame(schema_id) + encoded(alone, {"id": number}))
         upstream.rows[(number,)] = (number, None)
     last = upstream.barrier()
-    end = await_suspended(stage, run)
-    assert end.fault is not None
-    assert end.fault.code is Code.SCHEMA_INCOMPATIBLE
+    await_suspended(stage, run, Code.SCHEMA_INCOMPATIBLE)
     (file := stage.folder / "config.yaml").write_text(json.dumps(stage.declared(**how)))
     assert main(["alter", "--retire", "note", "--config", str(file)]) == 0, capsys.readouterr()
     run.reach(last)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,10 +15,9 @@ from streaming.service.left_out_columns import load
 from streaming.service.service import Service
 from tests.integration.service.test_columns_by_schema import SIZE, TABLE, TIER, GrowingAvro, GrowingFrames
 from tests.kit.folded import fold_of
-from tests.kit.real import Run, Stage
+from tests.kit.real import Run, SetUp, Stage
 from tests.kit.registry import FakeRegistry
 
-SetUp = Callable[..., Stage]
 FOUND = {"id": "bigint", "note": "string", "tier": {"type": "string", "fill": "basic"}}
 
 
@@ -64,8 +62,7 @@ def test_a_table_has_the_columns_of_the_newest_schema_and_gets_further_ones(
     upstream.rows = {key: (*row, None) for key, row in upstream.rows.items()}
     upstream.put((20, "more", None, 5))
     service.reach(upstream.barrier())
-    while not service.is_complete("copy"):
-        service.reach(upstream.barrier())
+    stage.finish(service, "copy")
     service.stop()
     # From then on the state has them, whatever is registered.
     registry.status = 500

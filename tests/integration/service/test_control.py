@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 
 from confluent_kafka import Message
 
@@ -11,9 +10,8 @@ from schemas.avro.codec import decode_barrier
 from schemas.errors import Code
 from schemas.records import BARRIER_HEADER, Add, Drop, Pause, Resume, Stop, Throttle
 from streaming.kafka.consumer import header_of, location
-from tests.kit.real import RealUpstream, Run, Stage, records
-
-SetUp = Callable[..., Stage]
+from tests.kit.real import Run, SetUp, Stage, records
+from tests.kit.real_upstream import RealUpstream
 
 
 def epochs(stage: Stage, output: str) -> list[list[int]]:
@@ -108,7 +106,7 @@ def test_jobs_stand_still_that_are_created_paused_or_that_a_start_pauses_until_t
         run.reach(upstream.barrier())
         assert run.is_complete("copy")
         assert run.is_complete("other")
-    assert all(stage.verify(number).clean for number in (0, 1))
+    stage.assert_lawful()
 
 
 def test_a_dropped_job_that_is_still_in_the_file_names_its_old_topic_in_vain(set_up: SetUp) -> None:

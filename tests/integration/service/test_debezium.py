@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +14,12 @@ from streaming.protocol.lanes.attempts import transactional_id
 from streaming.registry.client import AskedSchemas, Registry
 from tests.kit.debezium import AvroDebeziumUpstream, DebeziumUpstream, WholeDebeziumUpstream
 from tests.kit.kafka_topics import remove_beginning
-from tests.kit.real import Stage, records
+from tests.kit.real import SetUp, Stage, records
+from tests.kit.real_upstream import order
 from tests.kit.registry import FakeRegistry
 
-SetUp = Callable[..., Stage]
 COPY = {"name": "copy"}
 FILTERED = {"name": "some", "columns": ["note"], "filter": "amount >= 100", "rate_limit": 300}
-
-
-def order(number: int, version: int = 0) -> tuple[Any, ...]:
-    amount = Decimal((number * 37 + version * 55) % 400).quantize(Decimal("0.01"))
-    return (number, "EU", amount, f"n{version}")
 
 
 def stir(upstream: DebeziumUpstream, version: int) -> None:
@@ -69,10 +62,8 @@ def test_a_connectors_topic_goes_out_as_the_changelog_that_it_amounts_to(set_up:
         for version in range(4, 6):
             stir(upstream, version)
             run.reach(upstream.barrier())
-        while not run.is_complete("some"):
-            run.reach(upstream.barrier())
-    assert stage.verify(0).clean
-    assert stage.verify(1).clean
+        stage.finish(run, "some")
+    stage.assert_lawful()
     assert folded(stage) == upstream.rows
     assert row_stores(stage)
 
@@ -83,8 +74,7 @@ def test_a_restart_knows_what_was_seen_though_nothing_of_it_is_there(set_up: Set
     for number in range(300):
         upstream.put(order(number))
     with stage.running() as run:
-        while not run.is_complete("copy"):
-            run.reach(upstream.barrier())
+        stage.finish(run, "copy")
         stir(upstream, 1)
         run.reach(upstream.barrier())
     for lanes in (4, 2):
@@ -114,8 +104,7 @@ def test_so_does_one_in_avro_whose_schema_changes(set_up: SetUp) -> None:
             upstream.more = ("x",)
             stir(upstream, 2)
             run.reach(upstream.barrier())
-            while not run.is_complete("some"):
-                run.reach(upstream.barrier())
+            stage.finish(run, "some")
         config = stage.config()
         asked = config.upstream_format.with_schemas(AskedSchemas(Registry(config.registry)))
         for number, job in enumerate(config.jobs):
@@ -138,16 +127,14 @@ def test_whole_rows_before_are_those_of_the_events(set_up: SetUp) -> None:
             run.reach(upstream.barrier())
             upstream.again(1)  # at the very place where the batch ended
             assert run.reach(upstream.barrier()).redelivered > 0
-        while not run.is_complete("some"):
-            run.reach(upstream.barrier())
-    assert stage.verify(0).clean
-    assert stage.verify(1).clean
+        stage.finish(run, "some")
+    stage.assert_lawful()
     assert folded(stage) == upstream.rows
     assert not row_stores(stage)
 
 
 def row_stores(stage: Stage) -> list[Path]:
-    """Where lanes of this state keep rows by key."""
+    """The folders in which lanes of this state keep rows by key."""
     state = Storage(str(stage.folder / "state"))
     lanes = transactional_id(Replica(state, stage.upstream.table))
     return list(Path(tempfile.gettempdir(), f"{lanes}-rows").glob("*"))
@@ -183,8 +170,7 @@ def test_values_that_are_left_out_are_filled_in_before_any_job_asks_for_them(set
     stage.jobs = [{"name": "copy", "output": f"copy-{upstream.name}", "output_partitions": 4}]
     with stage.running() as run:
         run.reach(upstream.barrier())
-        while not run.is_complete("copy"):
-            run.reach(upstream.barrier())
+        stage.finish(run, "copy")
     assert stage.verify().clean
     assert folded(stage) == upstream.rows
 
@@ -197,10 +183,6 @@ def test_what_has_no_answer_stops_it_with_its_place(set_up: SetUp) -> None:
     upstream.barrier()
     upstream.say_without_note(order(2))
     upstream.barrier()
-    error = stage.fails()
-    assert isinstance(error, InputError)
-    assert (error.code, error.where) == (Code.TRUNCATE_UNSUPPORTED, f"{upstream.name}-0@{truncate}")
-    error = stage.fails(skip=frozenset({(0, truncate)}))
-    assert isinstance(error, InputError)
-    assert error.code is Code.TOAST_UNAVAILABLE
+    stage.fails(InputError, Code.TRUNCATE_UNSUPPORTED, f"{upstream.name}-0@{truncate}")
+    error = stage.fails(InputError, Code.TOAST_UNAVAILABLE, skip=frozenset({(0, truncate)}))
     assert "column note" in str(error)

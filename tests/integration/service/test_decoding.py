@@ -1,4 +1,4 @@
-"""How records come to a lane through Spark's exchange, and what is said of invalid ones, without a service."""
+"""Records on their way to a lane through Spark's exchange, and what is said of invalid ones, without a service."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import pyarrow as pa
 import pytest
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from schemas.avro.codec import MAX_BARRIER_BYTES, barrier_header, encode_barrier
 from schemas.errors import Code, InputError
 from schemas.formats.registry import DEFAULT
-from schemas.records import Barrier, BarrierKind
+from schemas.records import Barrier, BarrierKind, Change, Op
 from state.columns import OFFSET, PARTITION
 from state.values.aligned import AlignedBarrier, ReplicaVersion
 from state.values.plan import BatchPlan
@@ -20,10 +21,12 @@ from streaming.kafka.clients import KafkaSettings
 from streaming.lane.changes import order_changes
 from streaming.lane.faults import Fault, find_faults
 from streaming.source.decoded import Changes, decoded
-from streaming.source.exchange import Exchange, unpacked
+from streaming.source.exchange import Exchange, lane_keys, unpacked
 from streaming.source.kafka import UpstreamSource
 from streaming.source.records import Routes
+from tests.kit.avro_codec import ChangeCodec, KeyCodec
 from tests.kit.faulty_records import BROKEN, BROKEN_KEYS, KEY, ROW, TABLE, insert, number, sized
+from tests.kit.tables import table, vnode_of
 
 RECORDS = (
     "partition int, offset long, key binary, value binary, headers array<struct<key string, value binary>>"
@@ -182,3 +185,52 @@ def test_a_mark_with_a_key_or_two_marks_are_ambiguous_and_a_huge_barrier_is_not_
             list(found)
         assert (caught.value.code, caught.value.exit_status) == (code, 4)
         assert caught.value.where == f"up-{row[0]}@{row[1]}"
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 3, 64])
+def test_a_lane_key_goes_to_its_lane(spark: SparkSession, lanes: int) -> None:
+    salts = lane_keys(lanes)
+    rows = spark.createDataFrame([(salt,) for salt in salts], "salt int")
+    placed = rows.repartition(lanes, "salt").select("salt", F.spark_partition_id()).collect()
+    assert {row[0]: row[1] for row in placed} == {salt: lane for lane, salt in enumerate(salts)}
+
+
+def test_where_jobs_read_the_upstream_a_record_comes_to_the_lanes_of_its_vnode_and_its_partition(
+    spark: SparkSession,
+) -> None:
+    table_, partitions, lanes = table({"id": "bigint"}, vnode_count=8), 4, 2
+    source = UpstreamSource(lambda: spark, KafkaSettings("unused"), "up")
+    changes, keys = ChangeCodec(table_.columns), KeyCodec(table_.key_columns)
+    rows = {
+        (number % partitions, number): (
+            keys.encode((number,)),
+            changes.encode(Change(Op.INSERT, None, (number,))),
+        )
+        for number in range(40)
+    }
+    early = [(*place, *record, None) for place, record in rows.items() if place[1] < 20]
+    marked = (0, 100, None, b"-", [("barrier", b"1")])
+    live = [(*place, *record, None) for place, record in rows.items() if place[1] >= 20]
+    broken_key = (3, 101, b"\x80", b"?", None)
+    broken = (3, 102, keys.encode((102,)), b"?", None)
+    routes = Routes(lanes, table_.vnode_count, partitions, (20,) * partitions)
+    blocks = source.exchanged(
+        Exchange(DEFAULT, table_, routes),
+        spark.createDataFrame([*live, marked, broken_key, broken], RECORDS),
+        [spark.createDataFrame([*early, (*marked[:1], 5, *marked[2:])], RECORDS)],
+    )
+    placed = [
+        (row["lane"], *place)
+        for row in blocks.select("block", F.spark_partition_id().alias("lane")).collect()
+        for records in unpacked([pa.record_batch({"block": [bytes(row["block"])]})])
+        for place in zip(records.partitions.to_pylist(), records.offsets.to_pylist(), strict=True)
+    ]
+    assert len(placed) == len(set(placed)), "to each lane once"
+
+    def lanes_of(partition: int, offset: int) -> set[int]:
+        own = vnode_of(table_, (offset,)) * lanes // table_.vnode_count
+        theirs = partition * lanes // partitions
+        return {theirs} if offset < 20 else {own, theirs}
+
+    wanted = {(lane, *place) for place in [*rows, (3, 102)] for lane in lanes_of(*place)}
+    assert set(placed) == wanted | {(0, 0, 100), (0, 3, 101)}

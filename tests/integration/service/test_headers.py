@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from confluent_kafka import Message
 
 from schemas.records import BARRIER_HEADER, EPOCH_HEADER
-from tests.kit.real import Stage, records
+from tests.kit.real import SetUp, Stage, records
 
-SetUp = Callable[..., Stage]
 OWN = {BARRIER_HEADER, EPOCH_HEADER}
 ROWS = 30
 JOBS: list[dict[str, Any]] = [
@@ -48,8 +46,7 @@ def test_live_records_keep_the_headers_that_are_asked_for_and_rows_of_the_snapsh
     upstream.barrier()
     names = [job["name"] for job in JOBS]
     with stage.running(limits=limits) as run:
-        while not all(map(run.is_complete, names)):
-            run.reach(upstream.barrier())
+        stage.finish(run, *names)
         upstream.headers = [("trace-id", b"1"), ("tenant", None), ("trace-id", b"2"), ("other", b"o")]
         for number in range(ROWS):
             upstream.put((number, "EU", None, "live"))

@@ -22,15 +22,11 @@ from streaming.broker.embedded import EmbeddedBroker
 from streaming.core.health import LEAST_LATE_S, Health, HealthCondition
 from streaming.kafka.clients import KafkaSettings
 from tests.integration.service.conftest import ORDERS
-from tests.kit.real import RealUpstream, Run, Stage, await_condition
+from tests.kit.real import Run, SetUp, Stage, await_condition
+from tests.kit.real_upstream import RealUpstream, row
 
-SetUp = Callable[..., Stage]
 LATE_S = 5.0
 Logs = list[Any]
-
-
-def row(number: int) -> tuple[Any, ...]:
-    return number, "EU", None, None
 
 
 def started(stage: Stage, *, late_s: float = LATE_S, **over: Any) -> Run:
@@ -49,7 +45,7 @@ def becomes(run: Run, condition: HealthCondition) -> Health:
 
 
 def conditions(logs: Logs) -> list[tuple[Any, ...]]:
-    """What began and what was over, as the log has it."""
+    """Conditions that began and that were over, by the log."""
     return [
         (line["is_now"], line.get("code")) if line["event"] == "condition" else ("over", line["was"])
         for line in logs

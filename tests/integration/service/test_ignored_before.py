@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,10 +14,9 @@ from streaming.cli.app import main
 from streaming.runtime import failpoints
 from tests.integration.service.test_columns_by_schema import SIZE, TABLE, GrowingAvro, GrowingFrames
 from tests.kit.folded import folded
-from tests.kit.real import Run, Stage
+from tests.kit.real import Run, SetUp
 from tests.kit.registry import FakeRegistry
 
-SetUp = Callable[..., Stage]
 ACCEPTED = AddColumn("size", '{"type": "int", "fill": 7}', accepts_missing=True)
 
 
@@ -29,7 +27,6 @@ ACCEPTED = AddColumn("size", '{"type": "int", "fill": 7}', accepts_missing=True)
 def test_earlier_values_are_missing_and_later_ones_are_there(
     set_up: SetUp,
     registry: FakeRegistry,
-    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     upstream_type: type[GrowingAvro | GrowingFrames],
     crash: str | None,
@@ -45,10 +42,7 @@ def test_earlier_values_are_missing_and_later_ones_are_there(
     # 1. Before the column its values are ignored, up to the barrier that asks for it.
     for number in range(10):
         upstream.put((number, f"n{number}", None, number))
-    if crash is not None:
-        monkeypatch.setenv(failpoints.VARIABLE, crash)
-    run = Run(stage.service(**how))
-    run.reach(upstream.barrier())
+    run = stage.begun(crash, **how)
     upstream.put((1, "up to the change", None, 1))
     upstream.put((10, "up to the change", None, None))
     asked = upstream.barrier(Alter(changes_text([ACCEPTED])))
@@ -56,7 +50,6 @@ def test_earlier_values_are_missing_and_later_ones_are_there(
         run.reach(asked)
     else:
         assert isinstance(run.end(), failpoints.Provoked)
-        monkeypatch.delenv(failpoints.VARIABLE)
         run = Run(stage.service(**how))
     # 2. From then on they are read.
     upstream.put((2, "behind it", None, 20))
@@ -65,8 +58,7 @@ def test_earlier_values_are_missing_and_later_ones_are_there(
     stage.jobs = [*stage.jobs, {"name": "after", "output": f"{stage.jobs[0]['output']}-after"}]
     run.stop()
     with stage.running(**how) as run:
-        while not run.is_complete("after"):
-            run.reach(upstream.barrier())
+        stage.finish(run, "after")
         assert run.service.config.table.by_name["size"].is_incomplete
     (file := stage.folder / "config.yaml").write_text(json.dumps(stage.declared(**how)))
     assert main(["verify", "--config", str(file)]) == 0, capsys.readouterr()

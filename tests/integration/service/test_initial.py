@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import shutil
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -23,9 +22,9 @@ from streaming.kafka.topics import watermarks
 from streaming.runtime import failpoints
 from tests.kit.folded import folded
 from tests.kit.kafka_topics import remove_beginning
-from tests.kit.real import RealUpstream, Run, Stage, UpsertUpstream, await_condition, records
+from tests.kit.real import Run, SetUp, Stage, await_condition, records
+from tests.kit.real_upstream import RealUpstream, UpsertUpstream
 
-SetUp = Callable[..., Stage]
 COPY = {"name": "copy"}
 EVEN = {"name": "even", "filter": "region = 'EU'", "columns": ["id", "note"]}
 ROWS = 20_000
@@ -37,7 +36,7 @@ def row(number: int, note: str | None = None) -> Row:
 
 
 def delta_of(stage: Stage, files: int = 8) -> tuple[str, int]:
-    """What the upstream's rows are now, as a Delta table of so many files: its folder and version."""
+    """The upstream's rows of now as a Delta table of so many files: its folder and version."""
     uri, table = str(stage.folder / "source"), stage.upstream.table
     schema = pa.schema([(column.name, column.type.arrow) for column in table.columns])
     rows = list(stage.upstream.rows.values())
@@ -81,8 +80,7 @@ def lawful(stage: Stage, initial: dict[str, Any], number: int = 0) -> None:
 def completed(stage: Stage, *names: str, **how: Any) -> Run:
     with stage.running(**how) as run:
         run.reach(stage.upstream.barrier())
-        while not all(run.is_complete(name) for name in names):
-            run.reach(stage.upstream.barrier())
+        stage.finish(run, *names)
         run.reach(stage.upstream.barrier())
     return run
 
@@ -134,7 +132,7 @@ def test_a_copy_that_is_interrupted_goes_on_with_the_next_part(
     seen = list[CopyProgress]()
     monkeypatch.setenv(failpoints.VARIABLE, "copied@1:raise")
     while not seen or not seen[-1].sorted:
-        assert isinstance(stage.fails(**initial, **IN_PARTS), failpoints.Provoked)
+        stage.fails(failpoints.Provoked, **initial, **IN_PARTS)
         copy = StateReader(state, stage.upstream.table).read().copy
         assert copy is not None
         seen.append(copy)
@@ -147,8 +145,7 @@ def test_a_copy_that_is_interrupted_goes_on_with_the_next_part(
     service.on_copied = reported.append
     run = Run(service)
     run.reach(stage.upstream.barrier())
-    while not run.is_complete("copy"):
-        run.reach(stage.upstream.barrier())
+    stage.finish(run, "copy")
     run.stop()
     assert reported[0] == seen[-1]
     assert reported[-1] is None
@@ -204,8 +201,7 @@ def test_a_job_that_reads_the_topic_begins_at_the_offsets(set_up: SetUp) -> None
     config = stage.config(**initial)
     start = start_in(config)
     assert start is not None
-    report = stage.verify(0, initial=initial_table(start, config.table))
-    assert report.clean, report.findings[:3]
+    stage.assert_lawful(0, initial=initial_table(start, config.table))
     changes = [
         record
         for partition in records(stage.upstream.kafka, config.jobs[0].output)
@@ -228,16 +224,17 @@ def test_a_start_that_is_not_fit_is_refused_before_anything_is_made(set_up: SetU
     ]
     for fault, code in faults:
         delta = {"uri": uri, "version": version, "offsets": [0, 0], **fault}
-        error = stage.fails(initial={"delta": delta})
-        assert isinstance(error, BackfillError)
-        assert error.code is code
+        stage.fails(BackfillError, code, initial={"delta": delta})
     other = {
         **stage.upstream.table.to_dict(),
         "columns": {**stage.upstream.table.to_dict()["columns"], "x": "int"},
     }
-    error = stage.fails(initial={"delta": {"uri": uri, "version": version, "offsets": [0, 0]}}, table=other)
-    assert isinstance(error, BackfillError)
-    assert error.code is Code.INITIAL_TABLE_MISFIT
+    stage.fails(
+        BackfillError,
+        Code.INITIAL_TABLE_MISFIT,
+        initial={"delta": {"uri": uri, "version": version, "offsets": [0, 0]}},
+        table=other,
+    )
     assert {path.name for path in (stage.folder / "state").iterdir()} == {"journal", "presence"}
     initial = {"initial": {"delta": {"uri": uri, "version": version, "offsets": offsets_now(stage)}}}
     completed(stage, "copy", **initial)  # as there is no entry in it
@@ -251,9 +248,7 @@ def test_another_start_than_the_state_has_is_refused(set_up: SetUp) -> None:
     completed(stage, "copy", **initial)
     other = {"delta": {**initial["initial"]["delta"], "version": 0}}
     for declared in (None, other):
-        error = stage.fails(initial=declared)
-        assert isinstance(error, BackfillError)
-        assert error.code is Code.INITIAL_CHANGED
+        stage.fails(BackfillError, Code.INITIAL_CHANGED, initial=declared)
     shutil.rmtree(initial["initial"]["delta"]["uri"])  # it is not needed any more
     completed(stage, "copy", **initial)
 

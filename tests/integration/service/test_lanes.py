@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from schemas.errors import EnvironmentProblem
-from schemas.records import Lanes, Other, Pause, Throttle
+from schemas.records import Lanes, Pause
 from schemas.topics import UpstreamTopics
 from streaming.control.client import refuse_former
 from streaming.kafka.clients import KafkaSettings
@@ -21,9 +20,7 @@ from streaming.source.barriers.injecting.control_topic import injector_id
 from tests.integration.service.test_backfill import COPY, FILTERED, fill, stir
 from tests.integration.service.test_steering import Say, refused
 from tests.integration.service.test_steering import say as say
-from tests.kit.real import Run, Stage
-
-SetUp = Callable[..., Stage]
+from tests.kit.real import Run, SetUp, Stage
 
 
 def test_lanes_go_up_and_down_by_the_command_while_jobs_read_and_outlive_a_restart(
@@ -49,27 +46,7 @@ def test_lanes_go_up_and_down_by_the_command_while_jobs_read_and_outlive_a_resta
         for name in ("copy", "some"):
             assert say(stage, "throttle", name, "unlimited")[0] == 0
         run.until(lambda: run.is_complete("copy") and run.is_complete("some"))
-    for number in range(2):
-        report = stage.verify(number)
-        assert report.clean, report
-
-
-def test_lanes_ride_on_a_barrier_in_the_data_and_a_mutation_of_a_later_version_is_passed_over(
-    set_up: SetUp,
-) -> None:
-    stage = set_up({**COPY, "rate_limit": 300}, lanes=4)
-    fill(stage.upstream, 900)
-    stage.upstream.barrier()
-    with stage.running() as run:
-        run.reach(stage.upstream.barrier(Other("Alter", '{"add": {"c": "int"}}')))
-        assert [str(each.refused) for each in run.reports[-1].outcome.reports] == ["MUTATION_UNKNOWN"]
-        run.reach(stage.upstream.barrier(Lanes(1)))
-        stir(stage.upstream, 1)
-        assert run.reach(stage.upstream.barrier(Throttle("copy", None))).plan.lanes == 1
-        while not run.is_complete("copy"):
-            run.reach(stage.upstream.barrier())
-    report = stage.verify()
-    assert report.clean, report
+    stage.assert_lawful()
 
 
 def test_nothing_is_sent_where_an_owner_of_a_former_version_writes_the_barriers(bootstrap: str) -> None:

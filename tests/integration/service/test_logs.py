@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from schemas.errors import Code, InputError
-from tests.integration.service.test_debezium import COPY, SetUp, folded
+from tests.integration.service.test_debezium import COPY, folded
 from tests.kit.debezium import DebeziumUpstream
-from tests.kit.real import Run, Stage
+from tests.kit.real import SetUp, Stage
 
 T0 = 1_730_000_000_000
 UUID, OTHER = "a0000000-0000-11f0-8000-000000000001", "b0000000-0000-11f0-8000-000000000002"
@@ -235,7 +235,7 @@ def test_histories_of_servers_in_one_interval_give_the_right_rows(set_up: SetUp)
             upstream.say(*said)
     upstream.barrier()
     with stage.running() as run:
-        settle(run, upstream)
+        stage.finish(run, "copy")
     assert folded(stage) == expected()
     assert stage.verify().clean
 
@@ -248,16 +248,11 @@ def test_so_do_they_in_many_intervals_and_over_restarts(set_up: SetUp) -> None:
             for said in step:
                 upstream.say(*said)
             run.reach(upstream.barrier())
-            settle(run, upstream)
+            stage.finish(run, "copy")
     assert folded(stage) == expected()
     report = stage.verify()
     assert report.clean
     assert any("cluster" in text for text in report.went_back)
-
-
-def settle(run: Run, upstream: LogsUpstream) -> None:
-    while not run.is_complete("copy"):
-        run.reach(upstream.barrier())
 
 
 def restored(upstream: LogsUpstream) -> None:
@@ -275,9 +270,7 @@ def restored(upstream: LogsUpstream) -> None:
 def test_a_server_that_was_restored_stops_the_service_until_it_is_accepted(set_up: SetUp, way: str) -> None:
     stage, upstream = stage_of(set_up)
     restored(upstream)
-    error = stage.fails()
-    assert isinstance(error, InputError)
-    assert error.code is Code.LOG_WENT_BACK
+    error = stage.fails(InputError, Code.LOG_WENT_BACK)
     assert error.where is not None
     assert error.where.startswith(f"{upstream.name}-")
     if way == "the option":
@@ -285,7 +278,7 @@ def test_a_server_that_was_restored_stops_the_service_until_it_is_accepted(set_u
     else:
         accepted = {"upstream": {"topic": upstream.name, **upstream.form, "on_log_reset": "accept"}}
     with stage.running(**accepted) as run:
-        settle(run, upstream)
+        stage.finish(run, "copy")
     assert {row[3] for row in folded(stage).values() if isinstance(row, tuple)} == {"after"}
     report = stage.verify()
     assert report.clean

@@ -15,29 +15,19 @@ from streaming.service.service import Service
 from streaming.source.barriers.injecting import target as last_barrier
 from streaming.source.kafka import UpstreamSource
 from tests.kit.debezium import DebeziumUpstream
-from tests.kit.real import RealUpstream, Run, Stage, UpsertUpstream
+from tests.kit.real import Run, SetUp, Stage
+from tests.kit.real_upstream import RealUpstream, UpsertUpstream, row
 
-SetUp = Callable[..., Stage]
 COPY = {"name": "copy"}
 IN_PARTS: dict[str, Any] = {"limits": {"interval_records": 50}}
-
-
-def row(number: int, note: str | None = None) -> tuple[Any, ...]:
-    return (number, "EU", None, note)
 
 
 def completed(stage: Stage, **how: Any) -> Run:
     """Run the service until its jobs are complete, and a barrier further."""
     with stage.running(**how) as run:
         run.reach(stage.upstream.barrier())
-        while not run.is_complete("copy"):
-            run.reach(stage.upstream.barrier())
+        stage.finish(run, "copy")
     return run
-
-
-def lawful(stage: Stage, number: int = 0, **how: Any) -> None:
-    report = stage.verify(number, **how)
-    assert report.clean, report.findings[:3]
 
 
 def test_an_outage_is_one_interval_and_goes_in_parts(set_up: SetUp) -> None:
@@ -52,8 +42,7 @@ def test_an_outage_is_one_interval_and_goes_in_parts(set_up: SetUp) -> None:
             upstream.delete(number % 130)
     upstream.barrier()
     completed(stage, **IN_PARTS)
-    lawful(stage, 0)
-    lawful(stage, 1)
+    stage.assert_lawful()
 
 
 def test_more_bytes_than_a_lane_holds_go_in_parts_of_several_intervals(set_up: SetUp) -> None:
@@ -70,7 +59,7 @@ def test_more_bytes_than_a_lane_holds_go_in_parts_of_several_intervals(set_up: S
     with stage.running(limits={"lane_bytes": "1m"}) as run:
         run.reach(upstream.barrier())
     assert max(len(report.plan.barriers) for report in run.reports) >= 4
-    lawful(stage)
+    stage.assert_lawful()
 
 
 def test_a_record_at_fault_in_a_later_part_leaves_nothing_of_the_earlier_ones(set_up: SetUp) -> None:
@@ -83,12 +72,10 @@ def test_a_record_at_fault_in_a_later_part_leaves_nothing_of_the_earlier_ones(se
         upstream.put(row(number, "before"))
     bad = upstream.change(Change(Op.UPDATE, row(8), row(9)))
     upstream.barrier()
-    error = stage.fails(**IN_PARTS)
-    assert isinstance(error, BackfillError)
-    assert (error.code, error.where) == (Code.UPDATE_CHANGES_PK, f"{upstream.name}-0@{bad}")
+    stage.fails(BackfillError, Code.UPDATE_CHANGES_PK, f"{upstream.name}-0@{bad}", **IN_PARTS)
     with stage.running(skip=frozenset({(0, bad)}), **IN_PARTS) as run:
         run.reach(upstream.barrier())
-    lawful(stage, left_out=frozenset({(0, bad)}))
+    stage.assert_lawful(left_out=frozenset({(0, bad)}))
 
 
 def test_a_topic_that_is_there_first_is_built_in_parts_that_are_remembered(set_up: SetUp) -> None:
@@ -109,7 +96,7 @@ def test_a_topic_that_is_there_first_is_built_in_parts_that_are_remembered(set_u
     assert further[0].end_offsets == parts[-1].end_offsets  # found in the log, and reported once more
     assert further[1].first_offsets == parts[-1].end_offsets
     assert 5 <= len(further) <= 9
-    lawful(stage)
+    stage.assert_lawful()
 
 
 @pytest.mark.parametrize(
@@ -142,7 +129,7 @@ def test_what_no_job_waits_for_is_read_by_partitions_and_not_exchanged(
     calls = _calls(monkeypatch, "in_place", "exchanged")
     completed(stage, limits={"interval_records": 50, "short_records": 0})
     assert (calls["in_place"] >= 8) is not is_exchanged
-    lawful(stage)
+    stage.assert_lawful()
 
 
 def test_too_many_bytes_for_a_few_records_are_no_reason_to_exchange_them(
@@ -155,7 +142,7 @@ def test_too_many_bytes_for_a_few_records_are_no_reason_to_exchange_them(
     calls = _calls(monkeypatch, "in_place", "exchanged")
     completed(stage)
     assert calls == {"in_place": 1}
-    lawful(stage)
+    stage.assert_lawful()
 
 
 def test_a_record_at_fault_that_no_job_waits_for_is_reported_once(
@@ -178,15 +165,13 @@ def test_a_record_at_fault_that_no_job_waits_for_is_reported_once(
     how: dict[str, Any] = {"limits": {"short_records": 0}}
     skip: frozenset[tuple[int, int]] = frozenset()
     for partition, offset, code in bad:
-        error = stage.fails(skip=skip, **how)
-        assert isinstance(error, BackfillError)
-        assert (error.code, error.where) == (code, f"{upstream.name}-{partition}@{offset}")
+        stage.fails(BackfillError, code, f"{upstream.name}-{partition}@{offset}", skip=skip, **how)
         skip |= {(partition, offset)}
     assert calls["in_place"] >= len(bad)
     with stage.running(skip=skip, **how) as run:
         run.reach(upstream.barrier())
         run.until(lambda: run.is_complete("copy"))
-    lawful(stage, left_out=skip)
+    stage.assert_lawful(left_out=skip)
 
 
 def _calls(monkeypatch: pytest.MonkeyPatch, *names: str) -> Counter[str]:
@@ -249,4 +234,4 @@ def test_the_last_barrier_is_found_behind_very_many_records(
     assert [aligned.barrier.prev for aligned in first][barriers] == (
         upstream.last.curr if upstream.last else 0
     )
-    lawful(stage)
+    stage.assert_lawful()

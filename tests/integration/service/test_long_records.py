@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
-
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ResourceType,
-)
 
 from schemas.errors import Code, InputError
 from schemas.records import Resume
 from streaming.kafka.consumer import header_of
-from streaming.kafka.topics import admin, create_topic
+from streaming.kafka.topics import create_topic
 from streaming.sink.dead_letters import CODE_HEADER
 from tests.kit.folded import folded
-from tests.kit.real import Run, Stage, UpsertUpstream, records
+from tests.kit.kafka_topics import set_topic
+from tests.kit.real import Run, SetUp, expected, records
+from tests.kit.real_upstream import UpsertUpstream
 
-SetUp = Callable[..., Stage]
 FORMS: list[dict[str, Any]] = [
     {"name": "change"},
     {"name": "event", "format": "debezium"},
@@ -35,16 +28,6 @@ def row(number: int, note: str = "short") -> tuple[Any, ...]:
     return (number, "EU", Decimal(number), note)
 
 
-def takes(stage: Stage, output: str, limit: str) -> None:
-    """Have a topic take no longer records."""
-    resource = ConfigResource(ResourceType.TOPIC, output)
-    resource.add_incremental_config(
-        ConfigEntry("max.message.bytes", limit, incremental_operation=AlterConfigOpType.SET)
-    )
-    client = admin(stage.upstream.kafka)
-    client.incremental_alter_configs([resource])[resource].result(30)
-
-
 def test_outputs_take_what_their_form_makes_of_a_legal_record(set_up: SetUp) -> None:
     """Control characters, of which JSON makes six bytes each; before and after; read as a row, and as a change."""
     stage = set_up(*FORMS)
@@ -52,12 +35,10 @@ def test_outputs_take_what_their_form_makes_of_a_legal_record(set_up: SetUp) -> 
     upstream.put(row(1, "\x01" * 480_000))
     upstream.put(row(2, "\x02" * 950_000))
     with stage.running() as run:
-        while not all(run.is_complete(str(job["name"])) for job in stage.jobs):
-            run.reach(upstream.barrier())
+        stage.finish(run)
         upstream.put(row(1, "\x03" * 480_000))
         run.reach(upstream.barrier())
-    for number, job in enumerate(stage.jobs):
-        assert stage.verify(number).clean, job
+    stage.assert_lawful()
 
 
 def test_a_row_that_an_upsert_replaces_is_sent_twice_as_long(set_up: SetUp) -> None:
@@ -65,13 +46,11 @@ def test_a_row_that_an_upsert_replaces_is_sent_twice_as_long(set_up: SetUp) -> N
     upstream = stage.upstream
     upstream.put(row(1, "a" * 900_000))
     with stage.running() as run:
-        while not all(run.is_complete(str(job["name"])) for job in stage.jobs):
-            run.reach(upstream.barrier())
+        stage.finish(run)
         upstream.put(row(1, "b" * 900_000))
         run.reach(upstream.barrier())
     assert folded(stage) == upstream.rows
-    for number, job in enumerate(stage.jobs):
-        assert stage.verify(number).clean, job
+    stage.assert_lawful()
 
 
 def test_a_change_that_an_output_does_not_take_stops_it_or_is_parked(set_up: SetUp) -> None:
@@ -80,15 +59,12 @@ def test_a_change_that_an_output_does_not_take_stops_it_or_is_parked(set_up: Set
     create_topic(upstream.kafka, output, 4, config={"max.message.bytes": LIMIT})
     upstream.put(row(9, "a" * 600_000))
     with stage.running() as run:
-        while not (run.is_complete("copy") and run.is_complete("other")):
-            run.reach(upstream.barrier())
+        stage.finish(run, "copy", "other")
     kept = dict(upstream.rows)
     upstream.put(row(9, "b" * 600_000))
     upstream.put(row(3))
     end = upstream.barrier()
-    error = stage.fails()
-    assert isinstance(error, InputError)
-    assert (error.code, error.where) == (Code.RECORD_TOO_LARGE, f"{upstream.name}-0@1")
+    error = stage.fails(InputError, Code.RECORD_TOO_LARGE, f"{upstream.name}-0@1")
     assert output in error.found
     with stage.running(on_bad_record="park") as run:
         run.reach(end)
@@ -99,8 +75,7 @@ def test_a_change_that_an_output_does_not_take_stops_it_or_is_parked(set_up: Set
     for job in stage.jobs:
         ((letter,),) = records(upstream.kafka, f"{job['output']}.dead-letters")
         assert header_of(letter, CODE_HEADER) == Code.RECORD_TOO_LARGE.encode()
-    for number in (0, 1):
-        assert stage.verify(number, siblings=[str(job["output"]) for job in stage.jobs]).clean
+    stage.assert_lawful(siblings=[str(job["output"]) for job in stage.jobs])
 
 
 def test_a_job_stands_before_a_row_that_its_output_does_not_take(set_up: SetUp) -> None:
@@ -111,8 +86,7 @@ def test_a_job_stands_before_a_row_that_its_output_does_not_take(set_up: SetUp) 
         upstream.put(row(number))
     upstream.put(row(7, "\x01" * 400_000))  # 2.4 MB in JSON
     with stage.running() as run:
-        while not run.is_complete("other"):
-            run.reach(upstream.barrier())
+        stage.finish(run, "other")
         reported = [report for each in run.reports for report in each.outcome.reports]
         assert [(report.refused, "at the row [7]" in report.text) for report in reported] == [
             (Code.RECORD_TOO_LARGE, True)
@@ -126,12 +100,10 @@ def test_a_job_stands_before_a_row_that_its_output_does_not_take(set_up: SetUp) 
         run.reach(upstream.barrier(Resume("copy")))
         run.until(lambda: [job.paused for job in run.reports[-1].outcome.jobs] == [False, False])
         assert [job.paused for job in run.reach(upstream.barrier()).outcome.jobs] == [True, False]
-        takes(stage, output, "3000000")
+        set_topic(upstream.kafka, output, {"max.message.bytes": "3000000"})
         upstream.barrier(Resume("copy"))
-        while not run.is_complete("copy"):
-            run.reach(upstream.barrier())
-    assert stage.verify(0).clean
-    assert stage.verify(1).clean
+        stage.finish(run, "copy")
+    stage.assert_lawful()
 
 
 def test_a_limit_that_is_lowered_while_it_runs_is_the_broker_s_to_find(set_up: SetUp) -> None:
@@ -139,15 +111,12 @@ def test_a_limit_that_is_lowered_while_it_runs_is_the_broker_s_to_find(set_up: S
     upstream, output = stage.upstream, str(stage.jobs[0]["output"])
     upstream.put(row(9, "a" * 600_000))
     run = Run(stage.service())
-    while not run.is_complete("copy"):
-        run.reach(upstream.barrier())
-    takes(stage, output, LIMIT)
+    stage.finish(run, "copy")
+    set_topic(upstream.kafka, output, {"max.message.bytes": LIMIT})
     upstream.put(row(9, "b" * 600_000))
     upstream.barrier()
-    error = run.end()
-    assert isinstance(error, InputError), error
-    assert (error.code, error.where) == (Code.RECORD_TOO_LARGE, f"{upstream.name}-0@1")
-    takes(stage, output, "3000000")
+    expected(run.end(), InputError, Code.RECORD_TOO_LARGE, f"{upstream.name}-0@1")
+    set_topic(upstream.kafka, output, {"max.message.bytes": "3000000"})
     with stage.running() as again:
         again.reach(upstream.barrier())
     assert folded(stage) == upstream.rows

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -14,10 +14,9 @@ from schemas.records import Add, Change, Op, Throttle
 from state.values.progress import InProgress
 from streaming.kafka.topics import admin
 from streaming.source.kafka import UpstreamSource
-from tests.kit.churned_orders import churn, order
-from tests.kit.real import Stage, UpsertUpstream, records
+from tests.kit.real import SetUp, records
+from tests.kit.real_upstream import UpsertUpstream, churn, order
 
-SetUp = Callable[..., Stage]
 TABLE = {
     "name": "orders",
     "columns": {"id": "bigint", "region": "string", "amount": "decimal(18,2)", "note": "string"},
@@ -49,23 +48,22 @@ def test_lanes_are_tied_to_the_partitions_until_all_is_complete_and_free_then(
     stage.upstream.barrier()
     with stage.running(lanes=None, limits={"short_records": 0}) as run:
         run.reach(stage.upstream.barrier())
-        churn(stage, 1)
+        churn(stage.upstream, 1)
         run.reach(stage.upstream.barrier())
         assert any(isinstance(each, InProgress) for each in run.reports[-1].progress["copy"].values())
         assert run.reports[-1].plan.lanes == 4
-    error = stage.fails(lanes=2)
-    assert isinstance(error, ConfigError)
-    assert (error.code, "job copy is not complete" in error.found) == (Code.RESCALE_REFUSED, True)
+    error = stage.fails(ConfigError, Code.RESCALE_REFUSED, lanes=2)
+    assert "job copy is not complete" in error.found
     stage.upstream.barrier(Throttle("copy", None))
     stage.upstream.barrier(Throttle("log", None))
     with stage.running(lanes=4) as run:
         while not all(map(run.is_complete, ("copy", "some", "log"))):
-            churn(stage, 2)
+            churn(stage.upstream, 2)
             run.reach(stage.upstream.barrier())
         assert set(run.reports[-1].progress["copy"]) == {0, 1, 2, 3}
     late = {**COPY, "name": "late", "output": "late-output"}
     with stage.running(lanes=2) as run:
-        churn(stage, 3)
+        churn(stage.upstream, 3)
         refused = run.reach(stage.upstream.barrier(Add(stage.config(jobs=[late]).jobs[0].to_json())))
         assert [each.refused for each in refused.outcome.reports] == [Code.RESCALE_REFUSED]
         assert run.reports[-1].plan.lanes == 2
@@ -87,18 +85,15 @@ def test_an_upstream_that_gains_partitions_and_lanes_that_do_not_divide_them_are
     stage = set_up(COPY, table=TABLE, partitions=4)
     stage.upstream.put(order(1))
     stage.upstream.barrier()
-    error = stage.fails(lanes=3)
-    assert isinstance(error, ConfigError)
-    assert (error.code, "3 lanes, 4 partitions" in error.found) == (Code.CONFIG_INVALID, True)
+    error = stage.fails(ConfigError, Code.CONFIG_INVALID, lanes=3)
+    assert "3 lanes, 4 partitions" in error.found
     with stage.running(lanes=None) as run:
-        while not run.is_complete("copy"):
-            run.reach(stage.upstream.barrier())
+        stage.finish(run, "copy")
     client = admin(stage.upstream.kafka)
     for grown in client.create_partitions([NewPartitions(stage.upstream.name, 5)]).values():
         grown.result(30)
-    found = stage.fails(lanes=None)
-    assert isinstance(found, TopicError)
-    assert (found.code, found.found) == (Code.PARTITIONS_CHANGED, "5 partitions")
+    found = stage.fails(TopicError, Code.PARTITIONS_CHANGED, lanes=None)
+    assert found.found == "5 partitions"
 
 
 def test_a_key_in_two_partitions_is_two_rows_and_verify_says_so(set_up: SetUp) -> None:
@@ -111,8 +106,7 @@ def test_a_key_in_two_partitions_is_two_rows_and_verify_says_so(set_up: SetUp) -
         upstream.change(Change(Op.INSERT, None, order(number, 1)), partition=number % 2)
     upstream.barrier()
     with stage.running(lanes=None) as run:
-        while not run.is_complete("copy"):
-            run.reach(upstream.barrier())
+        stage.finish(run, "copy")
     report = stage.verify()
     codes = Code.KEY_IN_TWO_PARTITIONS, Code.INSERT_EXISTING_KEY
     assert set(report.counts) == {f"upstream.{code}" for code in codes}
@@ -131,7 +125,5 @@ def test_rows_by_key_are_filtered_by_the_row_before_through_a_restart_with_fewer
             for number in range(0, 200, 3):
                 stage.upstream.put(order(number, lanes or 2))
             run.reach(stage.upstream.barrier())
-            while not run.is_complete("copy"):
-                run.reach(stage.upstream.barrier())
-    report = stage.verify()
-    assert report.clean, report
+            stage.finish(run, "copy")
+    stage.assert_lawful()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -22,10 +21,9 @@ from streaming.cli.topics.target import Broker, output_target
 from streaming.reading.topic import GrowingTopic, RecordStream, TableFold
 from streaming.runtime import failpoints
 from tests.integration.service.test_columns_by_schema import SIZE, TABLE, TIER, GrowingFrames, grown
-from tests.kit.real import Run, Stage, records
+from tests.kit.real import Run, SetUp, Stage, records
 from tests.kit.registry import FakeRegistry
 
-SetUp = Callable[..., Stage]
 ANNOUNCED = {"tier": {"type": "string", "fill": "basic"}, "size": {"type": "int", "fill": None}}
 FORMS = {
     "plain": {"format": "upsert", "encoding": "json"},
@@ -64,11 +62,6 @@ def lines(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, Any
 def comes_back(registry: FakeRegistry, troubles: list[Code], problem: BackfillError) -> None:
     troubles.append(problem.code)
     registry.status = None
-
-
-def finish(stage: Stage, run: Run) -> None:
-    while not all(run.is_complete(job["name"]) for job in stage.jobs):
-        run.reach(stage.upstream.barrier())
 
 
 def assert_read_afterwards(
@@ -126,7 +119,6 @@ def assert_read_afterwards(
 def test_outputs_get_a_column_in_the_middle_of_their_backfill(
     set_up: SetUp,
     registry: FakeRegistry,
-    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     crash: str | None,
 ) -> None:
@@ -142,12 +134,8 @@ def test_outputs_get_a_column_in_the_middle_of_their_backfill(
     outputs = {job["name"]: job["output"] for job in stage.jobs}
     for number in range(60):
         upstream.put((number, f"n{number}"))
-    if crash is not None:
-        monkeypatch.setenv(failpoints.VARIABLE, crash)
-    run = Run(stage.service(**how))
+    run = stage.begun(crash, **how)
     run.reach(upstream.barrier())
-    run.reach(upstream.barrier())
-    monkeypatch.delenv(failpoints.VARIABLE, raising=False)
     followers = {name: Follower(stage, name) for name in ("plain", "framed", "avro")}
     with ExitStack() as open_topics:
         for follower in followers.values():
@@ -173,7 +161,7 @@ def test_outputs_get_a_column_in_the_middle_of_their_backfill(
         run.reach(last)
         assert troubles == [Code.REGISTRY_UNREACHABLE] * (crash is None)
         assert run.service.vitals.last_end is None
-        finish(stage, run)
+        stage.finish(run)
         registry.status = 503  # a job that has its ids needs none
         upstream.put((2, "x", "gold", 2))
         run.reach(upstream.barrier())

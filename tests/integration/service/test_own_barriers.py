@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,9 +15,7 @@ from streaming.kafka.topics import watermarks
 from streaming.kafka.transactions import TransactionalProducer
 from streaming.source.barriers.injecting.injector import BarrierInjector
 from streaming.source.barriers.injecting.target import DataTopicTarget
-from tests.kit.real import Run, Stage, await_condition
-
-SetUp = Callable[..., Stage]
+from tests.kit.real import Run, SetUp, await_condition, expected
 
 INJECTED: dict[str, Any] = {"barriers": "inject", "barrier_interval": "100ms"}
 
@@ -76,9 +73,7 @@ def test_a_record_that_is_marked_as_a_barrier_and_is_none_ends_it_until_it_is_na
     change = upstream.changes.encode(Change(Op.INSERT, None, (1, "EU", None, None)))
     key, value = (upstream.keys.encode((1,)), change) if is_a_change else (None, b"no barrier")
     offset = upstream.send(0, key, value, barrier=mark)
-    error = run.end()
-    assert isinstance(error, InputError)
-    assert (error.code, error.where) == (Code.AMBIGUOUS_RECORD, f"{upstream.name}-0@{offset}")
+    expected(run.end(), InputError, Code.AMBIGUOUS_RECORD, f"{upstream.name}-0@{offset}")
     with stage.running(**INJECTED, skip=frozenset({(0, offset)})) as again:
         again.until(lambda: len(again.reports) > 2)
     assert stage.verify(left_out=frozenset({(0, offset)})).clean

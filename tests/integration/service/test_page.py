@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
@@ -11,9 +11,8 @@ from playwright.sync_api import Browser, Page, expect
 
 from streaming.observe.wiring import observed
 from tests.kit.chromium import chromium, needs_chromium
-from tests.kit.real import Run, Stage
+from tests.kit.real import Run, SetUp
 
-SetUp = Callable[..., Stage]
 TOKEN = "a token of the page"
 WITHIN_MS = 60_000
 PAUSED = re.compile(r"^paused at \d\d:\d\d:\d\d$")

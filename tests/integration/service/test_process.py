@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
@@ -20,9 +19,7 @@ from state.values.last_end import EndKind
 from streaming.kafka.barriers import beside_barrier_in
 from streaming.kafka.errors import COORDINATOR_MOVES
 from tests.kit.process import Process
-from tests.kit.real import Stage, await_condition, records
-
-SetUp = Callable[..., Stage]
+from tests.kit.real import SetUp, Stage, await_condition, records
 
 
 def write_config(stage: Stage, **over: object) -> Path:
@@ -52,8 +49,7 @@ def test_sigterm_while_it_serves_ends_it_with_0_and_the_output_whole(set_up: Set
     assert process.end(signal.SIGTERM) == 0, process.lines[-5:]
     with stage.running(barriers="inject", barrier_interval="200ms") as run:
         run.until(lambda: run.is_complete("copy"))
-    report = stage.verify()
-    assert report.clean, report
+    stage.assert_lawful()
 
 
 def test_its_lag_is_that_of_a_group_and_its_clients_have_the_settings_of_the_file(
@@ -204,7 +200,7 @@ def test_an_error_is_one_line_and_a_status(set_up: SetUp) -> None:
 
 
 def _catches(pid: int, number: signal.Signals) -> bool:
-    """Whether the process has a handler of its own for the signal (proc(5), SigCgt)."""
+    """True if the process has a handler of its own for the signal (proc(5), SigCgt)."""
     status = Path(f"/proc/{pid}/status").read_text()
     caught = re.search(r"^SigCgt:\s*([0-9a-f]+)$", status, re.MULTILINE)
     return caught is not None and bool(int(caught[1], 16) >> (number - 1) & 1)

@@ -16,13 +16,8 @@ from streaming.protocol.lanes import runner
 from streaming.runtime import session
 from streaming.source.direct_read import QuietIntervals
 from tests.kit.kafka_topics import remove_beginning
-from tests.kit.real import RealUpstream, Stage, UpsertUpstream
-
-SetUp = Callable[..., Stage]
-
-
-def row(number: int, version: int = 0) -> tuple[Any, ...]:
-    return (number, "EU", None, f"n{version}")
+from tests.kit.real import SetUp, Stage
+from tests.kit.real_upstream import RealUpstream, UpsertUpstream, version_of
 
 
 @pytest.fixture
@@ -50,16 +45,15 @@ def test_barriers_of_an_idle_table_come_out_without_spark(
 ) -> None:
     stage = set_up({"name": "copy", "filter": "note <> 'n7'"}, beside=beside, upstream_type=upstream)
     for number in range(200):
-        stage.upstream.put(row(number))
+        stage.upstream.put(version_of(number))
     with stage.running() as run:
-        while not run.is_complete("copy"):
-            run.reach(stage.upstream.barrier())
+        stage.finish(run, "copy")
         run.reach(stage.upstream.barrier())
         before = len(jobs)
         for _ in range(5):
             run.reach(stage.upstream.barrier())
         assert len(jobs) == before
-        stage.upstream.put(row(3, 7))
+        stage.upstream.put(version_of(3, 7))
         run.reach(stage.upstream.barrier())
         assert len(jobs) == before + 1
         run.reach(stage.upstream.barrier())
@@ -94,7 +88,7 @@ def test_only_what_is_surely_nothing_is_quiet(set_up: SetUp) -> None:
     assert intervals.is_quiet(plan_of(stage, (2, 2), (2, 2)))
     assert not intervals.is_quiet(plan_of(stage, (0, 0), (3, 3))), "the first barrier is none of the plan's"
     assert intervals.is_quiet(replace(plan_of(stage, (0, 0), (3, 3)), skipped=((0, 0), (1, 0))))
-    offset = upstream.change(Change(Op.INSERT, None, row(1)), partition=1)
+    offset = upstream.change(Change(Op.INSERT, None, version_of(1)), partition=1)
     assert not intervals.is_quiet(plan_of(stage, (1, 1), (3, offset + 1)))
     assert intervals.is_quiet(quiet), "the consumer reads on wherever it is asked to"
     remove_beginning(upstream.kafka.bootstrap, upstream.name, 2)

@@ -6,37 +6,26 @@ Starts are dear, so each test is one story: every refusal leaves all as it was, 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
-from confluent_kafka.admin._resource import ResourceType
 
 from schemas.errors import BackfillError, Code, ConfigError
 from schemas.records import Change, Op
 from streaming.kafka.topics import create_topic
-from tests.kit.kafka_topics import remove_beginning
-from tests.kit.real import Run, Stage
-
-SetUp = Callable[..., Stage]
-
-
-def row(number: int, note: str | None = None) -> tuple[Any, ...]:
-    return (number, "EU", None, note)
+from tests.kit.kafka_topics import remove_beginning, set_topic
+from tests.kit.real import Run, SetUp, Stage, expected
+from tests.kit.real_upstream import row
 
 
 def refused(stage: Stage, code: Code, status: int, where: str | None = None, **how: Any) -> None:
     """A start ends with this code, and says where."""
     try:
-        error: BaseException = stage.fails(**how)
+        error = stage.fails(BackfillError, code, where, **how)
     except ConfigError as at_once:
-        error = at_once
-    assert isinstance(error, BackfillError), error
-    assert (error.code, error.exit_status) == (code, status), error
-    if where is not None:
-        assert error.where == where, error
+        error = expected(at_once, BackfillError, code, where)
+    assert error.exit_status == status, error
 
 
 def started(stage: Stage, **how: Any) -> None:
@@ -101,8 +90,7 @@ def test_a_state_that_is_not_this_services_newest_is_refused(set_up: SetUp) -> N
     swap(state, old)
     upstream.barrier()
     started(stage)
-    report = stage.verify()
-    assert report.clean, report.findings[:3]
+    stage.assert_lawful()
 
 
 def test_topics_and_intervals_that_are_not_as_they_must_be_end_it(set_up: SetUp, bootstrap: str) -> None:
@@ -118,16 +106,15 @@ def test_topics_and_intervals_that_are_not_as_they_must_be_end_it(set_up: SetUp,
         upstream.put(row(number, "x" * 900_000))
     end = upstream.barrier()
     refused(stage, Code.RECORD_TOO_LARGE, 4, f"{upstream.name}-0@{large}", on_bad_record="park")
-    _set(admin, output, "max.message.bytes", "900000")
+    set_topic(upstream.kafka, output, {"max.message.bytes": "900000"})
     refused(stage, Code.OUTPUT_TOPIC_MISMATCH, 5, output)
-    _set(admin, output, "max.message.bytes", "3000000")
+    set_topic(upstream.kafka, output, {"max.message.bytes": "3000000"})
     skip = frozenset({(0, large)})
     service = stage.service(skip=skip)
     run = Run(service)
     run.reach(end)
     run.stop()
-    report = stage.verify(left_out=skip)
-    assert report.clean, report.findings[:3]
+    stage.assert_lawful(left_out=skip)
 
     # the output: deleted, and made again by another hand
     admin.delete_topics([output])[output].result(30)
@@ -135,14 +122,14 @@ def test_topics_and_intervals_that_are_not_as_they_must_be_end_it(set_up: SetUp,
     refused(stage, Code.OUTPUT_TOPIC_MISSING, 5, output)
     create_topic(upstream.kafka, output, 4)
     refused(stage, Code.OUTPUT_TOPIC_MISSING, 5, output)
-    _set(admin, output, "cleanup.policy", "compact")
+    set_topic(upstream.kafka, output, {"cleanup.policy": "compact"})
     refused(stage, Code.OUTPUT_TOPIC_MISMATCH, 5, output)
 
     # the upstream: compacted, without what was not read yet, with more partitions, gone, and made again
-    _set(admin, upstream.name, "cleanup.policy", "compact")
+    set_topic(upstream.kafka, upstream.name, {"cleanup.policy": "compact"})
     refused(stage, Code.COMPACTED_INPUT, 5, upstream.name)
-    _set(admin, upstream.name, "cleanup.policy", "delete")
-    _set(admin, output, "cleanup.policy", "delete")
+    set_topic(upstream.kafka, upstream.name, {"cleanup.policy": "delete"})
+    set_topic(upstream.kafka, output, {"cleanup.policy": "delete"})
     # on the way: where the limit says so, the large record is one like others
     large_jobs = [{**stage.jobs[0], "output": f"{output}-large"}]
     lost = str(stage.folder / "lost")
@@ -155,8 +142,7 @@ def test_topics_and_intervals_that_are_not_as_they_must_be_end_it(set_up: SetUp,
     assert report.live_keys == len(upstream.rows)
     position = run.reports[-1].plan.end_offsets[0]
     remove_beginning(bootstrap, upstream.name, upstream.send(0, *_insert(stage, 300)) + 1)
-    error = run.end()
-    assert isinstance(error, BackfillError)
+    error = expected(run.end(), BackfillError)
     assert (error.code, error.exit_status) == (Code.DATA_LOST, 4)
     assert error.where == f"{upstream.name}-0@{position}"
     admin.delete_topics([upstream.name])[upstream.name].result(30)
@@ -170,10 +156,3 @@ def _insert(stage: Stage, number: int, note: str | None = None) -> tuple[bytes, 
     upstream.rows[(number,)] = row(number, note)
     change = Change(Op.INSERT, None, row(number, note))
     return upstream.keys.encode((number,)), upstream.changes.encode(change)
-
-
-def _set(admin: AdminClient, topic: str, name: str, value: str) -> None:
-    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-    for answer in admin.incremental_alter_configs([resource]).values():
-        answer.result(30)

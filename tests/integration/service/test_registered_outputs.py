@@ -6,7 +6,6 @@ import json
 import shutil
 import urllib.error
 import urllib.request
-from collections.abc import Callable
 from io import BytesIO
 from typing import Any
 
@@ -22,28 +21,20 @@ from streaming.cli.jobs.served import known_jobs
 from streaming.kafka.topics import partitions_of
 from streaming.observe.wiring import observed
 from streaming.registry.client import AskedSchemas, Registry
-from tests.kit.real import RealUpstream, Run, Stage, UpsertUpstream, records
+from tests.integration.service.test_outputs_beside import cascade
+from tests.kit.real import Run, SetUp, Stage, expected, records
+from tests.kit.real_upstream import RealUpstream, UpsertUpstream, version_of
 from tests.kit.registry import FakeRegistry
 from tests.kit.thorough import pairs
 
-SetUp = Callable[..., Stage]
 UPSERT = {"format": "upsert", "encoding": "avro-registry"}
 DEBEZIUM = {"format": "debezium", "encoding": "avro-registry"}
-
-
-def row(number: int, version: int = 0) -> tuple[Any, ...]:
-    return (number, "EU", None, f"n{version}")
 
 
 def staged(set_up: SetUp, registry: FakeRegistry, *jobs: dict[str, Any], **how: Any) -> Stage:
     stage = set_up(*jobs, **how)
     stage.upstream.sections = {"registry": {"url": registry.url}}
     return stage
-
-
-def finish(stage: Stage, run: Run, job: str) -> None:
-    while not run.is_complete(job):
-        run.reach(stage.upstream.barrier())
 
 
 def is_lawful(stage: Stage, name: str = "copy", *, asking: bool = False) -> bool:
@@ -65,18 +56,18 @@ def test_once_its_schemas_are_registered_a_job_needs_no_registry(
 ) -> None:
     stage = staged(set_up, registry, {"name": "copy", "rate_limit": 400, **form}, upstream_type=upstream)
     for number in range(600):
-        stage.upstream.put(row(number))
+        stage.upstream.put(version_of(number))
     with stage.running() as run:
         run.reach(stage.upstream.barrier())
-        stage.upstream.put(row(3, 1))
+        stage.upstream.put(version_of(3, 1))
         run.reach(stage.upstream.barrier())
     asked, registry.status = len(registry.asked), 503
-    stage.upstream.put(row(599, 2))
+    stage.upstream.put(version_of(599, 2))
     stage.upstream.delete(5)
     with stage.running() as run:
         run.reach(stage.upstream.barrier())
-        stage.upstream.put(row(1_000))
-        finish(stage, run, "copy")
+        stage.upstream.put(version_of(1_000))
+        stage.finish(run, "copy")
     assert len(registry.asked) == asked
     assert is_lawful(stage)
     output = stage.jobs[0]["output"]
@@ -97,17 +88,17 @@ def test_a_lost_state_asks_for_the_ids_again_and_goes_on_with_them(
 ) -> None:
     stage = staged(set_up, registry, {"name": "copy", "rate_limit": 100, **DEBEZIUM})
     for number in range(300):
-        stage.upstream.put(row(number))
+        stage.upstream.put(version_of(number))
     with stage.running() as run:
         run.reach(stage.upstream.barrier())
         run.reach(stage.upstream.barrier())
     shutil.rmtree(stage.folder / "state")
     registry.asked.clear()
-    stage.upstream.put(row(3, 1))
+    stage.upstream.put(version_of(3, 1))
     service = stage.service()
     service.rebuild = True
     run = Run(service)
-    finish(stage, run, "copy")
+    stage.finish(run, "copy")
     run.stop()
     assert any(asked.startswith("POST /subjects/") for asked in registry.asked)
     assert is_lawful(stage)
@@ -131,19 +122,7 @@ def test_an_output_is_the_upstream_of_a_second_service(
         "control_topic": f"{output}.control",
         "registry": {"url": registry.url},
     }
-    for number in range(300):
-        first.upstream.put(row(number, number % 9))
-    with first.running() as run:
-        run.reach(first.upstream.barrier())
-        run.reach(first.upstream.barrier())  # the second batch is the one that opens the output
-        with second.running() as cascaded:
-            cascaded.reach(first.upstream.barrier())
-        first.upstream.delete(7)
-        finish(first, run, "copy")
-        with second.running() as cascaded:  # as after a kill
-            while not cascaded.is_complete("again"):
-                first.upstream.put(row(4, cascaded.epoch % 9))
-                cascaded.reach(first.upstream.barrier())
+    cascade(first, second)
     assert is_lawful(first)
     assert is_lawful(second, "again", asking=True)
 
@@ -153,15 +132,15 @@ def test_a_registry_that_is_away_delays_its_jobs_of_the_file_and_nothing_else(
 ) -> None:
     stage = staged(set_up, registry, {"name": "copy", **UPSERT}, {"name": "plain"})
     registry.status = 503
-    stage.upstream.put(row(1))
+    stage.upstream.put(version_of(1))
     with stage.running() as run:
         run.reach(stage.upstream.barrier())
-        finish(stage, run, "plain")
+        stage.finish(run, "plain")
         assert "copy" not in {job.state.name for report in run.reports for job in report.plan.jobs}
         assert partitions_of(stage.upstream.kafka, stage.jobs[0]["output"]) is None
         registry.status = None
-        stage.upstream.put(row(2))
-        finish(stage, run, "copy")
+        stage.upstream.put(version_of(2))
+        stage.finish(run, "copy")
         assert not any(report.outcome.reports for report in run.reports)
     assert is_lawful(stage)
     assert is_lawful(stage, "plain")
@@ -174,13 +153,11 @@ def test_a_job_of_the_file_whose_schemas_are_refused_ends_the_start(
     output = stage.jobs[0]["output"]
     registry.register(f"{output}-value", "string")
     registry.incompatible.add(f"{output}-value")
-    stage.upstream.put(row(1))
+    stage.upstream.put(version_of(1))
     run = Run(stage.service())
     run.reach(stage.upstream.barrier())
     stage.upstream.barrier()
-    error = run.end()
-    assert isinstance(error, ConfigError)
-    assert (error.code, error.where) == (Code.OUTPUT_SCHEMA_INCOMPATIBLE, f"subject {output}-value")
+    expected(run.end(), ConfigError, Code.OUTPUT_SCHEMA_INCOMPATIBLE, f"subject {output}-value")
     assert partitions_of(stage.upstream.kafka, output) is None
     assert f"{output}-key" not in registry.subjects
 
@@ -190,7 +167,7 @@ def test_a_request_whose_schemas_are_refused_changes_nothing(set_up: SetUp, regi
     output = f"{stage.upstream.name}-late"
     late = Add(json.dumps({"name": "late", "output": output, "output_partitions": 2, **UPSERT}))
     registry.register(f"{output}-value", "string")
-    stage.upstream.put(row(1))
+    stage.upstream.put(version_of(1))
 
     def refused_with(run: Run, code: Code) -> None:
         before = len(run.reports)
@@ -211,7 +188,7 @@ def test_a_request_whose_schemas_are_refused_changes_nothing(set_up: SetUp, regi
         registry.status = None
         registry.incompatible.clear()
         run.reach(stage.upstream.barrier(late))
-        finish(stage, run, "late")
+        stage.finish(run, "late")
     stage.jobs = [*stage.jobs, json.loads(late.job)]
     assert is_lawful(stage, "late")
 
@@ -233,7 +210,7 @@ def test_commands_show_the_schemas_and_refuse_before_anything_is_sent(
         said = capsys.readouterr()
         return status, said.out, said.err
 
-    stage.upstream.put(row(1))
+    stage.upstream.put(version_of(1))
     with stage.running(**over) as run:
         run.until(lambda: run.is_complete("plain"))
         status, out, err = say("plan", *made, "--output-partitions", "4", "--schema")
@@ -253,7 +230,7 @@ def test_commands_show_the_schemas_and_refuse_before_anything_is_sent(
         registry.status = None
         status, out, err = say("create", *made)
         assert (status, "starts at barrier" in out) == (0, True), err
-        stage.upstream.put(row(2))
+        stage.upstream.put(version_of(2))
         run.until(lambda: run.is_complete("made") and sum(report.changes for report in run.reports) == 2)
         [_, listed] = (json.loads(line) for line in say("list", "--json")[1].splitlines())
         kept = {half: registry.subjects[f"{output}-{half}"][-1] for half in ("key", "value")}
@@ -269,7 +246,7 @@ def test_commands_show_the_schemas_and_refuse_before_anything_is_sent(
 def test_the_api_registers_or_refuses_before_anything_is_sent(set_up: SetUp, registry: FakeRegistry) -> None:
     stage = staged(set_up, registry, {"name": "plain"})
     output = f"{stage.upstream.name}-made"
-    stage.upstream.put(row(1))
+    stage.upstream.put(version_of(1))
     over: dict[str, Any] = {
         "barriers": "inject",
         "barrier_interval": "100ms",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import operator
 import zlib
-from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, ClassVar
 
@@ -22,10 +21,10 @@ from streaming.kafka.consumer import header_of
 from streaming.registry.client import AskedSchemas, Registry
 from streaming.sink.dead_letters import CODE_HEADER
 from tests.kit.avro_records import encoded
-from tests.kit.real import RealUpstream, Stage, records
+from tests.kit.real import SetUp, Stage, records
+from tests.kit.real_upstream import RealUpstream
 from tests.kit.registry import FakeRegistry
 
-SetUp = Callable[..., Stage]
 COPY, OTHER = {"name": "copy"}, {"name": "other", "columns": ["note"]}
 DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 18, "scale": 2}
 KEY = {"type": "record", "name": "Key", "fields": [{"name": "id", "type": "long"}]}
@@ -92,8 +91,7 @@ def assert_lawful(stage: Stage, number: int = 0, **how: Any) -> None:
     config = stage.config()
     asked = AskedSchemas(Registry(config.registry))
     formats = (config.upstream_format.with_schemas(asked), config.jobs[number].format)
-    report = stage.verify(number, formats=formats, **how)
-    assert report.clean, report.findings[:3]
+    stage.assert_lawful(number, formats=formats, **how)
 
 
 def test_a_new_schema_in_the_middle_of_a_batch_costs_no_record(set_up: SetUp, registry: FakeRegistry) -> None:
@@ -112,8 +110,7 @@ def test_a_new_schema_in_the_middle_of_a_batch_costs_no_record(set_up: SetUp, re
                 upstream.put(order(number, version + 2))
             upstream.delete(197 - version)
             run.reach(upstream.barrier())
-        while not (run.is_complete("copy") and run.is_complete("other")):
-            run.reach(upstream.barrier())
+        stage.finish(run, "copy", "other")
     kept = sorted(path.name for path in (stage.folder / "state" / "schemas").iterdir())
     assert kept == sorted(f"{number}.json" for number in registry.schemas)
     assert len(kept) == 4
@@ -150,8 +147,7 @@ def test_a_registry_that_is_away_delays_only_what_it_alone_knows(
         run.service.on_trouble = note
         upstream.send(zlib.crc32(key) % upstream.partitions, key, known)
         run.reach(upstream.barrier())
-        while not run.is_complete("copy"):
-            run.reach(upstream.barrier())
+        stage.finish(run, "copy")
     assert troubles == [Code.REGISTRY_UNREACHABLE]
     assert len(registry.asked) > asked
     assert_lawful(stage)
@@ -180,20 +176,14 @@ def test_an_id_that_the_registry_does_not_know_stops_the_lanes_that_it_may_be_fo
         key, value = frame(77) + key[5:], upstream.written("value", row_schema(), row)
     place = upstream.send(partition, key, value)
     upstream.barrier()
-    error = stage.fails()
-    assert isinstance(error, InputError)
-    assert (error.code, error.where) == (
-        Code.SCHEMA_UNKNOWN,
-        f"{upstream.name}-{partition}@{place}",
-    )
+    stage.fails(InputError, Code.SCHEMA_UNKNOWN, f"{upstream.name}-{partition}@{place}")
     found = [len(each) for each in records(upstream.kafka, stage.config().jobs[0].output)]
     assert (found == sent) is (part == "key")  # whose record it is, is not known
     assert any(map(operator.eq, found, sent))
     registry.register(f"{upstream.name}-{part}", KEY if part == "key" else row_schema(), schema_id=77)
     with stage.running() as run:
         run.reach(upstream.barrier())
-        while not run.is_complete("copy"):
-            run.reach(upstream.barrier())
+        stage.finish(run, "copy")
     assert_lawful(stage)
 
 
@@ -222,8 +212,7 @@ def test_records_at_fault_are_parked_once_whatever_is_wrong_with_them(
             upstream.send(home, key, value)
         upstream.send(home, frame(78) + key[5:], None)
         run.reach(upstream.barrier())
-        while not run.is_complete("copy"):
-            run.reach(upstream.barrier())
+        stage.finish(run, "copy")
     letters = records(upstream.kafka, stage.config().jobs[0].dead_letters)
     codes = sorted((header_of(message, CODE_HEADER) or b"").decode() for part in letters for message in part)
     assert codes == sorted([*map(str, broken), str(Code.SCHEMA_UNKNOWN)])
@@ -237,6 +226,4 @@ def test_an_error_of_the_registry_ends_a_service_that_can_not_go_on(
     stage.upstream.put(order(1))
     stage.upstream.barrier()
     registry.status = 403
-    error = stage.fails()
-    assert isinstance(error, EnvironmentProblem)
-    assert (error.code, error.where) == (Code.REGISTRY_REFUSED, registry.url)
+    stage.fails(EnvironmentProblem, Code.REGISTRY_REFUSED, registry.url)

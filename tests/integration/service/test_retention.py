@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ResourceType,
-)
 
 from schemas.errors import BackfillError, Code
 from state.small_files import EmptyRanges
 from state.storage import Storage
 from streaming.broker.embedded import EmbeddedBroker
-from streaming.kafka.topics import Watermarks, admin, watermarks
+from streaming.kafka.topics import Watermarks, watermarks
 from streaming.source.upstream_checks import refuse_compacted
 from tests.kit.folded import folded
-from tests.kit.kafka_topics import remove_beginning
-from tests.kit.real import Run, Stage, UpsertUpstream, await_condition, records
+from tests.kit.kafka_topics import remove_beginning, set_topic
+from tests.kit.real import SetUp, Stage, await_condition, records
+from tests.kit.real_upstream import UpsertUpstream
 
-SetUp = Callable[..., Stage]
 HOUR_MS = 3_600_000
 ROLLS = b'{"id":10000}'
 """The key of no row."""
@@ -49,26 +43,15 @@ def row(number: int, version: int = 0) -> tuple[Any, ...]:
 
 def describe(stage: Stage, **settings: str) -> None:
     """Set the upstream's settings; `_` for `.` in their names."""
-    resource = ConfigResource(ResourceType.TOPIC, stage.upstream.name)
-    for name, value in settings.items():
-        entry = ConfigEntry(name.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET)
-        resource.add_incremental_config(entry)
-    client = admin(stage.upstream.kafka)  # lives until its answer comes
-    client.incremental_alter_configs([resource])[resource].result(30)
+    set_topic(
+        stage.upstream.kafka,
+        stage.upstream.name,
+        {name.replace("_", "."): value for name, value in settings.items()},
+    )
 
 
 def marks(stage: Stage) -> tuple[Watermarks, ...]:
     return watermarks(stage.upstream.kafka, stage.upstream.name)
-
-
-def completes(stage: Stage, run: Run, job: str) -> None:
-    while not run.is_complete(job):
-        run.reach(stage.upstream.barrier())
-
-
-def with_job(stage: Stage, name: str) -> None:
-    new = {**stage.jobs[0], "name": name, "output": f"{stage.upstream.name}-{name}"}
-    stage.jobs = [*stage.jobs, new]
 
 
 def test_what_was_read_may_go_and_what_was_not_is_missed(set_up: SetUp) -> None:
@@ -78,7 +61,7 @@ def test_what_was_read_may_go_and_what_was_not_is_missed(set_up: SetUp) -> None:
     for number in range(400):
         upstream.put(row(number))
     with stage.running() as run:
-        completes(stage, run, "copy")
+        stage.finish(run, "copy")
         describe(stage, retention_ms=str(HOUR_MS))
         await_condition(lambda: all(each.earliest == each.high > 0 for each in marks(stage)), "retention")
         upstream.age_ms = 0
@@ -86,15 +69,13 @@ def test_what_was_read_may_go_and_what_was_not_is_missed(set_up: SetUp) -> None:
         run.reach(upstream.barrier())
     upstream.delete(9)
     upstream.put(row(8, 1))
-    with_job(stage, "later")  # reads all rows, none of which is in the topic any more
+    stage.add_job("later")  # reads all rows, none of which is in the topic any more
     with stage.running() as run:
-        completes(stage, run, "later")
+        stage.finish(run, "later")
     for number in (0, 1):
         assert folded(stage, number=number) == upstream.rows
 
-    whole = stage.fails(state="anew", jobs=[])
-    assert isinstance(whole, BackfillError)
-    assert (whole.code, whole.where) == (Code.DATA_LOST, f"{upstream.name}-0@0")
+    whole = stage.fails(BackfillError, Code.DATA_LOST, f"{upstream.name}-0@0", state="anew", jobs=[])
     begin = marks(stage)[0].earliest
     assert whole.found == f"a partition without its records 0 to {begin - 1}"
 
@@ -104,9 +85,7 @@ def test_what_was_read_may_go_and_what_was_not_is_missed(set_up: SetUp) -> None:
     upstream.flush()
     remove_beginning(upstream.kafka.bootstrap, upstream.name, known + 2)
     upstream.barrier()
-    lost = stage.fails()
-    assert isinstance(lost, BackfillError)
-    assert (lost.code, lost.where) == (Code.DATA_LOST, f"{upstream.name}-0@{known}")
+    lost = stage.fails(BackfillError, Code.DATA_LOST, f"{upstream.name}-0@{known}")
     assert lost.found.startswith(f"a partition without its offsets {known} to {known + 1};")
 
 
@@ -116,7 +95,7 @@ def test_an_idle_topic_that_retention_empties_has_lost_nothing_also_after_a_rest
     for number in range(40):
         upstream.put(row(number))
     with stage.running() as run:
-        completes(stage, run, "copy")
+        stage.finish(run, "copy")
         becomes_empty(stage)
         upstream.put(row(1, 1))
         run.reach(upstream.barrier())
@@ -165,11 +144,11 @@ def test_a_topic_that_is_compacted_before_and_between_is_read_as_what_is_left(se
         upstream.put(row(number, 4))
     is_compacted(stage)
     with stage.running() as run:
-        completes(stage, run, "copy")
+        stage.finish(run, "copy")
         run.reach(upstream.barrier())
     assert folded(stage) == upstream.rows
     with stage.running(state="anew", jobs=[{**stage.jobs[0], "output": f"{upstream.name}-anew"}]) as run:
-        completes(stage, run, "copy")
+        stage.finish(run, "copy")
     stage.jobs = [{**stage.jobs[0], "output": f"{upstream.name}-anew"}]
     assert folded(stage) == upstream.rows
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,9 +18,7 @@ from streaming.kafka.transactions import TransactionalProducer
 from streaming.protocol.lanes.attempts import transactional_id
 from streaming.service.service import Service
 from streaming.source.barriers.injecting.control_topic import injector_id
-from tests.kit.real import Run, Stage
-
-SetUp = Callable[..., Stage]
+from tests.kit.real import Run, SetUp, Stage, expected
 
 
 @contextmanager
@@ -58,8 +56,7 @@ def test_who_fences_without_having_taken_the_state_over_delays_and_does_not_end(
         ) as taken:
             run.until(lambda: len(taken) >= 12)
         run.until(lambda: run.is_complete("copy"))
-    report = stage.verify()
-    assert report.clean, report
+    stage.assert_lawful()
 
 
 def owned(stage: Stage, owner: str, **over: Any) -> Service:
@@ -95,8 +92,7 @@ def test_who_took_the_state_over_ends_the_service_and_is_named(set_up: SetUp) ->
     run.until(lambda: len(run.reports) > 2)
     journal = Journal(Storage(str(stage.folder / "state")), stage.upstream.table)
     journal.take_over("the one in its place", json.dumps(stage.upstream.table.to_dict()))
-    error = run.end()
-    assert isinstance(error, Fenced)
+    error = expected(run.end(), Fenced)
     assert "the one in its place" in str(error)
     with stage.running(barriers="inject", barrier_interval="100ms") as successor:
         successor.until(lambda: len(successor.reports) > 2)

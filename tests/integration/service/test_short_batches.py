@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from schemas.position import Key
 from schemas.records import Change, Throttle
-from schemas.topics import DEAD_LETTERS_SUFFIX
 from streaming.source.kafka import UpstreamSource
 from tests.kit.debezium import DebeziumUpstream
-from tests.kit.faulty_records import KEY
-from tests.kit.real import RealUpstream, Stage, UpsertUpstream, json_of, records
+from tests.kit.real import SetUp
+from tests.kit.real_upstream import RealUpstream, UpsertUpstream, json_of
 
-SetUp = Callable[..., Stage]
 JOBS = {"name": "copy", "rate_limit": 100}, {"name": "some", "columns": ["id", "note"], "filter": "id < 400"}
 LOG = {"name": "log", "read": "topic", "rate_limit": 100, "output_partitions": None}
 BY_SPARK = {"limits": {"short_records": 0}}
@@ -93,9 +91,7 @@ def test_a_backfill_is_the_same_however_its_batches_are_read(
         change(6)
         run.reach(upstream.barrier())
         assert len(by_spark) == before
-    for number in range(len(jobs)):
-        verdict = stage.verify(number)
-        assert verdict.clean, verdict.findings[:3]
+    stage.assert_lawful()
 
 
 @pytest.mark.parametrize(
@@ -130,28 +126,4 @@ def test_batches_many_times_as_long_are_short(
             run.reach(upstream.barrier())
             found.append(len(by_spark) == before)
     assert tuple(found) == are_short
-    verdict = stage.verify()
-    assert verdict.clean, verdict.findings[:3]
-
-
-@pytest.mark.parametrize("limits", [{}, BY_SPARK["limits"]], ids=["direct", "exchanged"])
-def test_an_invalid_record_is_parked_once_in_either_way(
-    set_up: SetUp, by_spark: list[int], limits: dict[str, int]
-) -> None:
-    stage = set_up({"name": "copy"})
-    upstream = stage.upstream
-    with stage.running(on_bad_record="park", limits=limits) as run:
-        for number in range(50):
-            upstream.put((number, "EU", None, "sound"))
-        run.reach(upstream.barrier())
-        upstream.put((1, "US", None, "beside it"))
-        upstream.send(0, KEY, b"no change")
-        assert len(run.reach(upstream.barrier()).plan.parked) == 1
-        run.until(lambda: run.is_complete("copy"))
-        upstream.put((2, "US", None, "behind it"))
-        run.reach(upstream.barrier())
-        assert bool(by_spark) is bool(limits)
-    [letters] = records(upstream.kafka, str(stage.jobs[0]["output"]) + DEAD_LETTERS_SUFFIX)
-    assert [letter.value() for letter in letters] == [b"no change"]
-    verdict = stage.verify()
-    assert verdict.clean, verdict.findings[:3]
+    stage.assert_lawful()

@@ -16,9 +16,8 @@ from streaming.cli.jobs.status import StatusExit
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import create_topic, partitions_of
 from streaming.runtime.paths import CONFIG_VARIABLE
-from tests.kit.real import Run, Stage, records
+from tests.kit.real import Run, SetUp, Stage, records
 
-SetUp = Callable[..., Stage]
 Say = Callable[..., tuple[int, str, str]]
 
 

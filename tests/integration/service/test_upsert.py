@@ -12,12 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ResourceType,
-)
 
 from schemas.errors import Code, InputError, TopicError
 from schemas.formats.registry import DEFAULT
@@ -28,24 +22,15 @@ from state.maintenance.merge import LEAST_FILES
 from state.replica import Replica
 from state.storage import Storage
 from streaming.kafka.clients import KafkaSettings
-from streaming.kafka.topics import admin
 from streaming.protocol.lanes.attempts import transactional_id
 from streaming.source.upstream_checks import refuse_compacted
 from tests.kit.folded import folded
-from tests.kit.real import Stage, UpsertUpstream, json_of, records
+from tests.kit.kafka_topics import set_topic
+from tests.kit.real import SetUp, Stage, records
+from tests.kit.real_upstream import UpsertUpstream, json_of, order
 
-SetUp = Callable[..., Stage]
 COPY = {"name": "copy"}
 FILTERED = {"name": "some", "columns": ["note"], "filter": "amount >= 100", "rate_limit": 300}
-
-
-def order(number: int, version: int = 0) -> tuple[Any, ...]:
-    return (
-        number,
-        "EU",
-        Decimal((number * 37 + version * 55) % 400).quantize(Decimal("0.01")),
-        f"n{version}",
-    )
 
 
 def stir(upstream: UpsertUpstream, version: int) -> None:
@@ -104,8 +89,7 @@ def test_outputs_have_the_columns_names_and_values_whatever_records_have(set_up:
         run.reach(upstream.barrier())
         upstream.put((4, None, Decimal((1 << 64) - 1)))
         run.reach(upstream.barrier())
-        while not run.is_complete("copy"):
-            run.reach(upstream.barrier())
+        stage.finish(run, "copy")
     assert stage.verify().clean
     assert folded(stage) == upstream.rows
 
@@ -134,10 +118,8 @@ def test_rows_by_key_go_out_as_the_changelog_that_they_amount_to(set_up: SetUp) 
         for version in range(4, 7):
             stir(upstream, version)
             run.reach(upstream.barrier())
-        while not run.is_complete("some"):
-            run.reach(upstream.barrier())
-    assert stage.verify(0).clean
-    assert stage.verify(1).clean
+        stage.finish(run, "some")
+    stage.assert_lawful()
     assert ops(stage, 0) == set(Op)
     shutil.rmtree(folder)
 
@@ -157,8 +139,7 @@ def test_rows_before_are_the_newest_where_no_job_asked_for_them_while_the_log_wa
 
     with stage.running() as run:
         step(noted(1_000, "x"))
-        while not (run.is_complete("first") and run.is_complete("keeper")):
-            run.reach(upstream.barrier())
+        stage.finish(run, "first", "keeper")
         step(noted(7, "ONE"))
         step(*(noted(number, "y") for number in range(100, 160)), noted(7, "TWO"))
         step(noted(1_001, "x"))  # the lane's rows are at this barrier
@@ -169,8 +150,7 @@ def test_rows_before_are_the_newest_where_no_job_asked_for_them_while_the_log_wa
             run.reach(upstream.barrier())
         second = {"name": "second", "output": f"second-{upstream.name}", "output_partitions": 1}
         run.reach(upstream.barrier(Add(json.dumps(second))))
-        while not run.is_complete("second"):
-            run.reach(upstream.barrier())
+        stage.finish(run, "second")
         step(noted(7, "THREE"))
     stage.jobs = [keeper | {"output": stage.jobs[1]["output"]}, second]
     found = [message for part in records(upstream.kafka, str(second["output"])) for message in part]
@@ -200,9 +180,7 @@ def test_a_record_at_fault_stops_it_with_its_place_and_without_its_value(set_up:
     upstream.flush()
     place = upstream.send(1, b'{"id":2}', b'{"id":2,"amount":"much"}')
     upstream.barrier()
-    error = stage.fails()
-    assert isinstance(error, InputError)
-    assert (error.code, error.where) == (Code.JSON_MALFORMED, f"{upstream.name}-1@{place}")
+    error = stage.fails(InputError, Code.JSON_MALFORMED, f"{upstream.name}-1@{place}")
     assert "much" not in str(error)
     with stage.running(skip=frozenset({(1, place)})) as run:
         run.reach(upstream.barrier())
@@ -215,15 +193,10 @@ def test_a_compacted_topic_is_taken_if_it_is_compacted_late_enough(
     bootstrap: str, topic: Callable[..., str]
 ) -> None:
     kafka, name = KafkaSettings(bootstrap), topic()
-    upsert, change, client = UpsertFormat(), DEFAULT, admin(kafka)
+    upsert, change = UpsertFormat(), DEFAULT
 
     def compact(lag_ms: int) -> None:
-        resource = ConfigResource(ResourceType.TOPIC, name)
-        for key, value in {"cleanup.policy": "compact", "min.compaction.lag.ms": str(lag_ms)}.items():
-            resource.add_incremental_config(
-                ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
-            )
-        client.incremental_alter_configs([resource])[resource].result(30)
+        set_topic(kafka, name, {"cleanup.policy": "compact", "min.compaction.lag.ms": str(lag_ms)})
 
     refuse_compacted(kafka, name, upsert)
     compact(3_599_999)

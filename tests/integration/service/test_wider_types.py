@@ -6,7 +6,7 @@ import base64
 import json
 import zlib
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from decimal import Decimal
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -30,10 +30,10 @@ from streaming.runtime import failpoints
 from tests.integration.service.test_suspended import await_suspended
 from tests.kit.avro_records import encoded
 from tests.kit.folded import fold_of
-from tests.kit.real import RealUpstream, Run, Stage, json_of
+from tests.kit.real import Run, SetUp, Stage
+from tests.kit.real_upstream import RealUpstream, json_of
 from tests.kit.registry import FakeRegistry
 
-SetUp = Callable[..., Stage]
 NARROW: dict[str, Any] = {"id": "bigint", "n": "int", "price": {"type": "decimal(10,2)", "fill": "7.50"}}
 WIDE: dict[str, Any] = {"id": "bigint", "n": "bigint", "price": {"type": "decimal(20,4)", "fill": "7.5000"}}
 TABLE: dict[str, Any] = {"name": "t", "columns": NARROW, "primary_key": ["id"]}
@@ -189,7 +189,6 @@ def put_wide(upstream: WideningUpstream) -> None:
 def test_columns_get_wider_types_and_outputs_go_on(
     set_up: SetUp,
     registry: FakeRegistry,
-    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     spark: SparkSession,
     upstream_type: type[WideningUpstream],
@@ -202,13 +201,9 @@ def test_columns_get_wider_types_and_outputs_go_on(
     config = widens(upstream, how)
     for number in range(30):
         upstream.put((number, MOST - number if number % 2 else LEAST + number, Decimal(number) / 4))
-    if crash is not None:
-        monkeypatch.setenv(failpoints.VARIABLE, crash)
-    run = Run(stage.service(compaction_least_rows=10, **config))
-    run.reach(upstream.barrier())
+    run = stage.begun(crash, compaction_least_rows=10, **config)
     upstream.put((6, None, None))
     run.reach(upstream.barrier())
-    monkeypatch.delenv(failpoints.VARIABLE, raising=False)
     if how == "barrier":
         wider = [WidenColumn("n", "bigint"), WidenColumn("price", "decimal(20,4)")]
         last = upstream.barrier(Alter(changes_text(wider)))
@@ -228,11 +223,9 @@ def test_columns_get_wider_types_and_outputs_go_on(
         run.reach(upstream.barrier())
     run.stop()
     assert stored(stage) == WIDE
-    later = {**stage.jobs[0], "name": "later", "output": f"{stage.jobs[0]['output']}-later"}
-    stage.jobs = [*stage.jobs, later]
+    stage.add_job("later")
     with stage.running(**config) as run:  # with a file that is behind
-        while not run.is_complete("later"):
-            run.reach(upstream.barrier())
+        stage.finish(run, "later")
     (file := stage.folder / "config.yaml").write_text(json.dumps(stage.declared(**config)))
     assert main(["verify", "--config", str(file)]) == 0, capsys.readouterr()
     known = as_known(stage.config(**config))
@@ -262,36 +255,29 @@ def test_a_wider_type_that_no_registry_takes_for_an_output_waits(
     assert isinstance(upstream, WideningAvro)
     upstream.put((1, 1, None))
     run = Run(stage.service(on_table_fault="suspend", **widens(upstream, "schema")))
-    while not run.is_complete("ids"):
-        run.reach(upstream.barrier())
+    stage.finish(run, "ids")
     registry.incompatible.add(f"{stage.jobs[2]['output']}-value")
     upstream.is_wide = True
     upstream.put((2, BEYOND[0], None))
     upstream.barrier()
-    end = await_suspended(stage, run)
-    assert end.fault is not None
-    assert end.fault.code is Code.SCHEMA_INCOMPATIBLE
+    await_suspended(stage, run, Code.SCHEMA_INCOMPATIBLE)
     run.stop()
     assert stored(stage) == NARROW
 
 
 def test_a_wider_type_that_a_barrier_asks_for_and_no_registry_takes_changes_nothing(
-    set_up: SetUp, registry: FakeRegistry, monkeypatch: pytest.MonkeyPatch
+    set_up: SetUp, registry: FakeRegistry
 ) -> None:
     stage = stage_of(set_up, WideningFrames, registry)
     upstream, config = stage.upstream, widens(stage.upstream, "barrier")
     upstream.put((1, 1, None))
     with stage.running(**config) as run:
-        while not run.is_complete("ids"):
-            run.reach(upstream.barrier())
+        stage.finish(run, "ids")
     registry.incompatible.add(f"{stage.jobs[2]['output']}-value")
     # A crash right behind the batch that asked: the next start finds the request again.
-    monkeypatch.setenv(failpoints.VARIABLE, "settled@2:raise")
-    run = Run(stage.service(**config))
-    run.reach(upstream.barrier())
+    run = stage.begun("settled@2:raise", **config)
     upstream.barrier(Alter(changes_text([WidenColumn("n", "bigint")])))
     assert isinstance(run.end(), failpoints.Provoked)
-    monkeypatch.delenv(failpoints.VARIABLE)
     with stage.running(**config) as run:
         upstream.put((2, 2, None))
         run.reach(upstream.barrier())

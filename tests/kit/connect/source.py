@@ -8,7 +8,8 @@ from typing import Any, Protocol, Self
 from schemas.table import TableSchema
 from streaming.kafka.clients import KafkaSettings
 from tests.kit.connect.worker import Connect
-from tests.kit.real import RealUpstream, await_condition
+from tests.kit.real import await_condition
+from tests.kit.real_upstream import RealUpstream
 
 
 class LoggingServer(Protocol):

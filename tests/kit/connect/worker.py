@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
@@ -15,7 +14,7 @@ from zipfile import ZipFile
 from streaming.broker.embedded import free_port
 from streaming.runtime.java.jars import ensure_all, java, listed
 from tests.kit.archives import Archive
-from tests.kit.real import WAIT_S, await_condition
+from tests.kit.real import await_answer, await_condition
 
 PLUGINS = (
     Archive(
@@ -114,16 +113,7 @@ class Connect:
 
     def await_ready(self) -> None:
         """Wait until it answers; what it had as connectors it has again."""
-        deadline = time.monotonic() + WAIT_S
-        while True:
-            assert self._process is not None
-            assert self._process.poll() is None, self.log()[-2_000:]
-            try:
-                self._ask("GET", "/connectors")
-                break
-            except (urllib.error.URLError, OSError):
-                assert time.monotonic() < deadline, "Connect did not come up"
-                time.sleep(0.1)
+        await_answer(lambda: self._ask("GET", "/connectors"), OSError, self._process, self._folder / "log")
         for name, config in self._connectors.items():
             self._ask("POST", "/connectors", {"name": name, "config": dict(config)})
 
