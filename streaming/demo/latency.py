@@ -3,6 +3,7 @@
 A change becomes readable for committed readers together with the barrier that closes its interval. So two
 things are enough: when each partition's last stable offset moved (a thread asks every 20 ms), and, afterwards,
 at which offsets the output's barriers lie and at which times the upstream's changes were produced (CreateTime).
+Either topic may have its barriers in a separate topic.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy.typing as npt
 from confluent_kafka import Message
 
 from schemas.records import BARRIER_HEADER
+from streaming.kafka.barriers import FoundBeside, beside_barrier_in
 from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.consumer import RangeReader, header_of, located
 from streaming.kafka.topics import admin, stable_offsets, watermarks
@@ -50,14 +52,15 @@ class Latencies:
 class StableOffsets:
     """Watches an output topic while it is open; `latencies` gives the latencies of the upstream's changes afterwards.
 
-    `topic` has the output's barriers; those of the upstream are in its data. `moves[p]` are (last stable offset of
-    partition p, Unix seconds at which it was first seen).
+    `topic` has the output's barriers, `barriers` is the upstream's separate topic of barriers, if any.
+    `moves[p]` are (last stable offset of partition p, Unix seconds at which it was first seen).
     """
 
     kafka: KafkaSettings
     upstream: str
     topic: str
     partitions: int
+    barriers: str | None = None
     moves: list[list[tuple[int, float]]] = field(init=False)
     _upstream_ends: list[int] = field(init=False)
     _stop: threading.Event = field(default_factory=threading.Event)
@@ -97,15 +100,29 @@ class StableOffsets:
 
     def _intervals(self, reader: RangeReader, partition: int, end: int) -> Iterator[tuple[array[float], int]]:
         """Times of production of the changes of each interval since the watch began, with its barrier."""
-        waiting = array("d")
+        ends = self._ends_beside(reader, partition)
+        interval, waiting = next(ends, None), array("d")
         for chunk in reader.read(self.upstream, {partition: (self._upstream_ends[partition], end)}):
             for message in chunk:
+                while interval is not None and interval.end <= located(message)[1]:
+                    yield waiting, interval.barrier.curr
+                    interval, waiting = next(ends, None), array("d")
                 epoch = _epoch(message)
                 if epoch is None:
                     waiting.append(message.timestamp()[1] / 1_000)
                     continue
                 yield waiting, epoch
                 waiting = array("d")
+        if interval is not None and interval.end <= end:
+            yield waiting, interval.barrier.curr
+
+    def _ends_beside(self, reader: RangeReader, partition: int) -> Iterator[FoundBeside]:
+        """The barriers of the upstream's separate topic; none where they are in the data."""
+        if self.barriers is None:
+            return iter(())
+        marks = reader.watermarks(self.barriers)[partition]
+        chunks = reader.read(self.barriers, {partition: (marks.earliest, marks.stable)})
+        return iter([found for chunk in chunks for found in map(beside_barrier_in, chunk) if found])
 
     def _barriers_readable(self, reader: RangeReader) -> dict[int, float]:
         """Times at which each barrier was readable in every partition of the output."""

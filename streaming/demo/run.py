@@ -193,7 +193,9 @@ def _serve(
     job = the_job(config)
     progress = DemoProgress(job.name, config.table.vnode_count)
     create_topic(kafka, job.with_barriers, job.output_partitions)  # there already, so that it can be watched
-    watch = StableOffsets(kafka, config.upstream, job.with_barriers, job.output_partitions)
+    watch = StableOffsets(
+        kafka, config.upstream, job.with_barriers, job.output_partitions, config.topics.barriers
+    )
     with ExitStack() as stack:
         stack.enter_context(watch)
         load = LiveLoad(kafka, config.upstream, generator, LIVE_RATE, ChangeMix())

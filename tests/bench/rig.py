@@ -40,7 +40,6 @@ from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import create_topic
 from streaming.registry.client import AskedSchemas, Registry
 from streaming.verify.judge import verify_job
-from tests.bench.latencies import StableOffsetsBeside
 from tests.bench.report.batch import OUTPUT, Batch, reads_snapshot
 from tests.bench.report.line import Line
 from tests.kit.memory_registry import MemoryRegistry
@@ -241,9 +240,7 @@ class Rig:
         """Make the topic that has an output's barriers and watch it grow; a context. `more` as of `job`."""
         topic = self.definition(output, **more).barrier_topic or output
         create_topic(self.kafka, topic, partitions)
-        if self.barrier_topic is None:
-            return StableOffsets(self.kafka, self.upstream, topic, partitions)
-        return StableOffsetsBeside(self.kafka, self.upstream, topic, partitions, barriers=self.barrier_topic)
+        return StableOffsets(self.kafka, self.upstream, topic, partitions, self.barrier_topic)
 
     def verdict(self, *outputs: str, **more: Any) -> Line:
         """What `verify` finds in these outputs together; `more` as of `job`."""
