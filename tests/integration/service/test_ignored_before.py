@@ -7,12 +7,15 @@ from typing import Any
 
 import pytest
 
+from schemas.errors import Code
 from schemas.kinds.table_changes import AddColumn, changes_text
 from schemas.position import Key
 from schemas.records import Alter, Row
 from streaming.cli.app import main
 from streaming.runtime import failpoints
-from tests.integration.service.test_columns_by_schema import SIZE, TABLE, GrowingAvro, GrowingFrames
+from streaming.source.barriers.injecting.control_requests import AlterAndTryAgain
+from tests.integration.service.test_columns_by_schema import SIZE, TABLE, TIER, GrowingAvro, GrowingFrames
+from tests.integration.service.test_suspended import ask, await_suspended
 from tests.kit.folded import folded
 from tests.kit.real import Run, SetUp
 from tests.kit.registry import FakeRegistry
@@ -67,3 +70,45 @@ def test_earlier_values_are_missing_and_later_ones_are_there(
     expected |= {(2,): (2, "behind it", 20), (3,): (3, "behind it", None)}
     upstream.table = run.service.config.table
     assert folded(stage, number=2) == expected
+
+
+@pytest.mark.parametrize("upstream_type", [GrowingAvro, GrowingFrames], ids=["avro", "frames"])
+def test_a_table_that_waits_at_them_goes_on_without_their_values(
+    set_up: SetUp,
+    registry: FakeRegistry,
+    capsys: pytest.CaptureFixture[str],
+    upstream_type: type[GrowingAvro | GrowingFrames],
+) -> None:
+    """The fields were ignored once, and wait since a restart: the open batch has records with them."""
+    stage = set_up({"name": "before"}, table=TABLE, upstream_type=upstream_type)
+    upstream = stage.upstream
+    assert isinstance(upstream, GrowingAvro | GrowingFrames)
+    upstream.attach(registry)
+    form = {**upstream.form, "topic": upstream.name, "on_new_column": "ignore"}
+    how: dict[str, Any] = {"table": TABLE, "upstream": form}
+    upstream.register([TIER, SIZE])
+    upstream.put((1, "ignored", "iron", 1))
+    with stage.running(**how) as run:
+        run.reach(upstream.barrier())
+    # 1. Both wait at the next record, and stay unread in its batch.
+    form["on_new_column"] = "wait"
+    run = Run(stage.service(**how, on_table_fault="suspend"))
+    upstream.put((2, "waits", "iron", 2))
+    last = upstream.barrier()
+    await_suspended(stage, run, Code.SCHEMA_WAITS)
+    tier = AddColumn("tier", '{"type": "string", "fill": "basic"}', accepts_missing=True)
+    ask(stage, AlterAndTryAgain((tier, ACCEPTED)))
+    run.reach(last)
+    # 2. Behind it they are read.
+    upstream.put((3, "read", "gold", 3))
+    run.reach(upstream.barrier())
+    stage.jobs = [*stage.jobs, {"name": "after", "output": f"{stage.jobs[0]['output']}-after"}]
+    run.stop()
+    with stage.running(**how) as run:
+        while not run.is_complete("after"):
+            run.reach(upstream.barrier())
+        upstream.table = run.service.config.table
+    (file := stage.folder / "config.yaml").write_text(json.dumps(stage.declared(**how)))
+    assert main(["verify", "--config", str(file)]) == 0, capsys.readouterr()
+    expected: dict[Key, Row] = {(1,): (1, "ignored", "basic", 7), (2,): (2, "waits", "basic", 7)}
+    assert folded(stage, number=1) == expected | {(3,): (3, "read", "gold", 3)}
