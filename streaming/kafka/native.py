@@ -249,9 +249,8 @@ class RecordProducer:
     ) -> None:
         """See `ColumnProducer.send`."""
         if topic not in self._known_topics:
-            self._producer.list_topics(
-                topic, timeout=_METADATA_S
-            )  # as `ColumnProducer`: leaders have to be known
+            # As `ColumnProducer`: leaders have to be known.
+            self._producer.list_topics(topic, timeout=_METADATA_S)
             self._known_topics.add(topic)
         more: dict[str, Any] = {"headers": dict(headers)} if headers else {}
         for start in range(0, len(values), _CHUNK_RECORDS):

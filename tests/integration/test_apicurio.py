@@ -23,7 +23,7 @@ from schemas.table import TableSchema, declare
 from streaming.registry.client import Registry
 from streaming.registry.outputs import OutputSchemas
 from tests.conftest import TopicFactory
-from tests.integration.test_tutorials import COLUMNS, is_as_printed
+from tests.integration.test_tutorials import is_as_printed, registered
 from tests.kit.apicurio import Apicurio, apicurio
 from tests.kit.columns import BARRIER, origins
 
@@ -46,12 +46,7 @@ def test_consume_reads_what_the_page_produces(
     bootstrap: str, topic: TopicFactory, tmp_path: Path, registry: Apicurio
 ) -> None:
     name = topic(1, name="orders")
-    config = {
-        "upstream": {"topic": name, "format": "upsert", "encoding": "avro-registry"},
-        "table": {"name": "orders", "columns": COLUMNS, "primary_key": ["id"]},
-        "registry": {"url": registry.url},
-    }
-    assert is_as_printed(1, bootstrap, name, tmp_path, **config)
+    assert is_as_printed(1, bootstrap, name, tmp_path, **registered(name, registry.url))
 
 
 def test_schemas_are_found_with_what_they_refer_to_and_what_is_not_there_is_none(registry: Apicurio) -> None:

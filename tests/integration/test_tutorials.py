@@ -92,16 +92,20 @@ def test_consume_reads_what_the_page_produces(bootstrap: str, topic: TopicFactor
     assert is_as_printed(0, bootstrap, name, tmp_path, upstream=upstream, table=table)
 
 
+def registered(topic: str, registry: str) -> dict[str, Any]:
+    """The configuration of rows in Avro by a registry."""
+    return {
+        "upstream": {"topic": topic, "format": "upsert", "encoding": "avro-registry"},
+        "table": {"name": "orders", "columns": COLUMNS, "primary_key": ["id"]},
+        "registry": {"url": registry},
+    }
+
+
 def test_consume_reads_what_the_page_produces_with_a_registry(
     bootstrap: str, topic: TopicFactory, tmp_path: Path, registry: FakeRegistry
 ) -> None:
     name = topic(1, name="orders")
-    config = {
-        "upstream": {"topic": name, "format": "upsert", "encoding": "avro-registry"},
-        "table": {"name": "orders", "columns": COLUMNS, "primary_key": ["id"]},
-        "registry": {"url": registry.url},
-    }
-    assert is_as_printed(1, bootstrap, name, tmp_path, **config)
+    assert is_as_printed(1, bootstrap, name, tmp_path, **registered(name, registry.url))
 
 
 def test_consume_reads_rows_without_identity_as_the_page_says(
