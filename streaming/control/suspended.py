@@ -48,8 +48,8 @@ _MEANINGS = {
     "--add": "with the field as a column",
     "--ignore": "without the field, from now on",
     "--widen": "with room for the value",
-    "--retire": "if the column was dropped, and that is right",
-    "--accept-log-reset": "if the log began anew, and that is right",
+    "--retire": "the column was dropped, and that is right",
+    "--accept-log-reset": "the log began anew, and that is right",
 }
 """The outcome of a command that leads on, by its option."""
 

@@ -191,6 +191,7 @@ class EndStatus(ApiModel):
     commands: list[str] = Field(
         description="What leads on, the likeliest first; empty unless it is suspended."
     )
+    meanings: list[str] = Field(description="Outcomes of these commands, in the same order.")
     skippable: str | None = Field(description="The record that may be left out, as PARTITION@OFFSET.")
     new_field: str | None = Field(
         description="The field of records that waits to be a column, or to be ignored."

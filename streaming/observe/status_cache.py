@@ -20,7 +20,7 @@ from schemas.table import Column
 from state.replica import ReplicaFiles
 from state.small_files import SentCount
 from streaming.control.state_view import JobView
-from streaming.control.suspended import new_field, skippable, ways_on
+from streaming.control.suspended import meaning_of, new_field, skippable, ways_on
 from streaming.core.clocks import Age
 from streaming.core.forecast import Forecast, JobsProgress, Rate
 from streaming.observe.hour import Behind, History, JobRecords, Span, job_status, vnode_status
@@ -238,6 +238,7 @@ class StatusCache:
             return None
         fault, margins_s = end.fault, self.vitals.margins_s()
         waits_for = fault if end.is_suspended else None
+        commands = [] if waits_for is None else list(ways_on(waits_for, self.table))
         return EndStatus(
             words=end.words,
             kind=end.kind,
@@ -247,7 +248,8 @@ class StatusCache:
             times=end.times,
             fault=_shown(Reason, fault),
             joined=list(end.joined),
-            commands=[] if waits_for is None else list(ways_on(waits_for, self.table)),
+            commands=commands,
+            meanings=[meaning_of(command) for command in commands],
             skippable=None if waits_for is None else skippable(waits_for),
             new_field=None if waits_for is None else new_field(waits_for),
             deletes_at=self.clock() + min(margins_s.values()) if margins_s else None,

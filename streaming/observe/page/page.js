@@ -190,16 +190,6 @@ function showStatus(now, history, events) {
   showTable(now);
 }
 
-const WAYS = [
-  ["--skip-record", "Without the record:"],
-  ["--add", "With the field as a column:"],
-  ["--ignore", "Without the field, from now on:"],
-  ["--widen", "With room for the value:"],
-  ["--retire", "The column was dropped, and that is right:"],
-  ["--accept-log-reset", "The log began anew, and that is right:"],
-  ["", "Once the cause is repaired:"],
-];
-
 const commandMade = () => {
   const row = document.createElement("p");
   const copy = document.createElement("button");
@@ -225,10 +215,10 @@ async function copyText(code, button) {
 
 // The commands that lead on from a suspended table, and buttons that do the same.
 function showWaysOn(now) {
-  const { commands, skippable, new_field: field } = now.last_end ?? { commands: [], skippable: null, new_field: null };
+  const { commands, meanings, skippable, new_field: field } = now.last_end ?? { commands: [], skippable: null, new_field: null };
   byId("ways-on").hidden = now.condition !== "suspended";
   keep(byId("commands"), commands, commandMade).forEach((row, index) => {
-    setText(row.children[0], WAYS.find(([option]) => commands[index].includes(option))[1]);
+    setText(row.children[0], `${meanings[index][0].toUpperCase()}${meanings[index].slice(1)}:`);
     setText(row.children[1], commands[index]);
     row.lastElementChild.setAttribute("aria-label", `Copy ${commands[index]}`);
   });
