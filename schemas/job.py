@@ -101,7 +101,7 @@ class JobDefinition:
         in_key = output_columns(key_of(columns, key or table.primary_key), table)
         names = tuple(column.name for column in in_key)
         keyed = replace(table, columns=in_key, primary_key=names)
-        for reason in filter(None, (format_.misfit(keyed), scan.misfit_of(table))):
+        for reason in filter(None, (format_.incompatibility(keyed), scan.incompatibility_with_table(table))):
             faults.add(reason)
         barriers = barriers_of_output(declaration, format_, faults)
         may_lose = job_keys.flag("allow_retention", declaration, faults)

@@ -16,8 +16,8 @@ from typing import Any
 from schemas.avro.record_bytes import MalformedError, RecordBytes
 from schemas.avro.writer_schemas import (
     UNITS_NS,
-    MisfitError,
     Schema,
+    WriterSchemaError,
     decimal_scale,
     digits_in,
     has_own_scale,
@@ -212,7 +212,7 @@ _READERS: Mapping[Form, Callable[[Cell, Any], Value]] = {
 def cell_of(column: Column, field: Schema, sub_micros: SubMicros = "refuse") -> Cell | None:
     """The reading of a field for a column; None for one that can only be null. `field` has no names of other types.
 
-    Raises: MisfitError.
+    Raises: WriterSchemaError.
     """
     branches = field if isinstance(field, list) else [field]
     kinds = [unwrapped(branch) for branch in branches]
@@ -222,11 +222,11 @@ def cell_of(column: Column, field: Schema, sub_micros: SubMicros = "refuse") -> 
     try:
         cell = _fitting(column, values[0]) if len(values) == 1 else None
         found = " or ".join(_named(kind) for kind in values)
-    except MisfitError as reason:
-        raise MisfitError(f"field {column.name} is {reason}") from None
+    except WriterSchemaError as reason:
+        raise WriterSchemaError(f"field {column.name} is {reason}") from None
     if cell is None:
         unsigned = f", unsigned: {column.unsigned}" if column.unsigned else ""
-        raise MisfitError(f"field {column.name} is {found}, its column {column.type}{unsigned}")
+        raise WriterSchemaError(f"field {column.name} is {found}, its column {column.type}{unsigned}")
     return replace(cell, sub_micros=sub_micros)
 
 

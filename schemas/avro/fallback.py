@@ -15,7 +15,7 @@ from schemas.avro.cells import CellError
 from schemas.avro.projection import Project, Projection, projected
 from schemas.avro.record_bytes import INT_MAX, INT_MIN, MalformedError, RecordBytes
 from schemas.avro.registered import FRAME_BYTES, Schemas, framed_id
-from schemas.avro.writer_schemas import MisfitError
+from schemas.avro.writer_schemas import WriterSchemaError
 from schemas.errors import Code, InputError
 from schemas.position import Key
 from schemas.records import Change, Op, Row
@@ -67,7 +67,7 @@ class RegisteredRecords:
             raise InputError(Code.SCHEMA_UNKNOWN, where=where, found=found)
         try:
             return projected(schema, self._project)
-        except MisfitError as reason:
+        except WriterSchemaError as reason:
             found = f"{self._what} by schema {schema_id}: {reason}"
             raise InputError(reason.code, where=where, found=found) from None
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from schemas.avro.cells import Cell, cell_of
 from schemas.avro.record_bytes import RecordBytes
 from schemas.avro.registered import WriterSchema
-from schemas.avro.writer_schemas import MisfitError, NewFieldError, Schema, no_avro, parsed, unwrapped
+from schemas.avro.writer_schemas import NewFieldError, Schema, WriterSchemaError, no_avro, parsed, unwrapped
 from schemas.json.values import SubMicros
 from schemas.table import Column
 from schemas.types import Value
@@ -54,24 +54,24 @@ class Projection:
 
 
 Project = Callable[[Schema], Projection]
-"""Makes the projection of a parsed schema. Raises: MisfitError."""
+"""Makes the projection of a parsed schema. Raises: WriterSchemaError."""
 
 
 def projected(schema: WriterSchema, project: Project) -> Projection:
-    """The projection of records by a schema, which may be anything that its writer registered. Raises: MisfitError."""
+    """The projection of records by a schema, anything that a writer may have registered. Raises: WriterSchemaError."""
     try:
         return project(parsed(schema))
-    except MisfitError:
+    except WriterSchemaError:
         raise
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise MisfitError(f"a schema that is no Avro ({type(error).__name__})") from None
+        raise WriterSchemaError(f"a schema that is no Avro ({type(error).__name__})") from None
 
 
-def misfit(schema: WriterSchema, project: Project) -> str | None:
+def incompatibility_of(schema: WriterSchema, project: Project) -> str | None:
     """The reason why no record by a schema can be read like this; None if records can."""
     try:
         projected(schema, project)
-    except MisfitError as reason:
+    except WriterSchemaError as reason:
         return str(reason)
     return None
 
@@ -90,13 +90,13 @@ def of_record(
     Of several names of a column the first one that the record has counts. `names` are those that its fields may have,
     None: any. `parts` says of fields that are records how each is read.
 
-    Raises: MisfitError; NewFieldError for a field with a name that is not among `names`.
+    Raises: WriterSchemaError; NewFieldError for a field with a name that is not among `names`.
     """
     fields = record_fields(schema)
     if names is not None and (new := sorted(fields.keys() - names)):
         raise NewFieldError(new[0])
     if exact and sorted(fields) != sorted(column.name for column in columns):
-        raise MisfitError("a record with other fields than the key columns")
+        raise WriterSchemaError("a record with other fields than the key columns")
     plans, fills = dict[str, tuple[str, Cell | Projection]](), dict[str, Value]()
     for column in columns:
         named = next((each for each in column.names_in_records if each in fields), None)
@@ -105,7 +105,7 @@ def of_record(
         elif (cell := cell_of(column, fields[named], sub_micros)) is not None:
             plans[named] = column.name, cell
     if exact and len(plans) != len(columns):
-        raise MisfitError("a key column that is always null")
+        raise WriterSchemaError("a key column that is always null")
     for part, project in (parts or {}).items():
         if (record := _record_in(fields.get(part, "null"), part)) is not None:
             plans[part] = part, project(record)
@@ -116,9 +116,9 @@ def of_record(
 
 
 def record_fields(schema: Schema) -> dict[str, Schema]:
-    """The fields of a record, by name. Raises: MisfitError for what is none."""
+    """The fields of a record, by name. Raises: WriterSchemaError for what is none."""
     if not isinstance(schema, dict) or schema["type"] not in ("record", "error"):
-        raise MisfitError("a schema that is no record")
+        raise WriterSchemaError("a schema that is no record")
     fields = {each["name"]: each["type"] for each in schema["fields"]}
     if len(fields) < len(schema["fields"]):
         raise no_avro("two fields of one name")
@@ -132,15 +132,15 @@ def branches_of(field: Schema) -> list[Mapping[str, Any]]:
 
 
 def _record_in(field: Schema, name: str) -> Schema | None:
-    """The record that a field is, or may be; None for one that can only be null. Raises: MisfitError."""
+    """The record that a field is, or may be; None for one that can only be null. Raises: WriterSchemaError."""
     values = branches_of(field)
     if len(values) > 1:
-        raise MisfitError(f"field {name} is a choice of {len(values)} types")
+        raise WriterSchemaError(f"field {name} is a choice of {len(values)} types")
     return values[0] if values else None
 
 
 def of_value(schema: Schema, column: Column) -> Projection:
-    """A schema that is a single value, read as a record of one field, which has the same bytes. Raises: MisfitError."""
+    """A schema of a single value, read as a record of one field: its bytes are the same. Raises: WriterSchemaError."""
     return of_record(
         {"type": "record", "fields": [{"name": column.name, "type": schema}]}, [column], exact=True
     )

@@ -56,13 +56,13 @@ _OWN_SCALE_NAME = "io.debezium.data.VariableScaleDecimal"
 """The form of PostgreSQL's `numeric`."""
 
 
-class MisfitError(ValueError):
-    """Records of a writer's schema can't be rows; the message says why."""
+class WriterSchemaError(ValueError):
+    """An incompatible schema of a writer: its records can't be rows. The message says why."""
 
     code = Code.SCHEMA_INCOMPATIBLE
 
 
-class NewFieldError(MisfitError):
+class NewFieldError(WriterSchemaError):
     """A writer's schema has a field that is neither a column nor ignored."""
 
     code = Code.SCHEMA_WAITS
@@ -81,20 +81,20 @@ def unwrapped(schema: Schema) -> Mapping[str, Any]:
 def meaning(kind: Mapping[str, Any]) -> str | None:
     """The meaning of a type's values: its `logicalType`, or Avro's name for a type of Connect; None for neither.
 
-    A logical type that Avro does not know is none. Raises: MisfitError for one that makes no sense here.
+    A logical type that Avro does not know is none. Raises: WriterSchemaError for one that makes no sense here.
     """
     avro, named = kind["type"], kind.get("logicalType")
     if not isinstance(named, str | None):
-        raise MisfitError(f"{avro} with a logical type that is no text")
+        raise WriterSchemaError(f"{avro} with a logical type that is no text")
     # Without a zone they are taken for UTC, as everything is here.
     logical = (named or "").removeprefix("local-")
     by_connect = _BY_CONNECT.get(str(kind.get("connect.name")))
     known = {each for each in (logical, by_connect) if each is not None and each in _OF_TYPES}
     if len(known) > 1:
-        raise MisfitError(f"{avro} with two meanings, {logical} and {by_connect}")
+        raise WriterSchemaError(f"{avro} with two meanings, {logical} and {by_connect}")
     for each in known:
         if avro not in _OF_TYPES[each]:
-            raise MisfitError(f"{avro} with the meaning {each}, which is for {_OF_TYPES[each][0]}")
+            raise WriterSchemaError(f"{avro} with the meaning {each}, which is for {_OF_TYPES[each][0]}")
     return next(iter(known), None)
 
 
@@ -105,7 +105,7 @@ def has_own_scale(kind: Mapping[str, Any]) -> bool:
 
 
 def decimal_scale(kind: Mapping[str, Any]) -> int:
-    """The scale of a `bytes` or `fixed` decimal; below zero for whole tens. Raises: MisfitError if senseless."""
+    """The scale of a `bytes` or `fixed` decimal; below zero for whole tens. Raises: WriterSchemaError if senseless."""
     precision, scale = kind.get("precision", MAX_DECIMAL_PRECISION), kind.get("scale")
     parameters = kind.get("connect.parameters")
     by_connect = parameters.get("scale") if isinstance(parameters, dict) else None
@@ -123,7 +123,7 @@ def decimal_scale(kind: Mapping[str, Any]) -> int:
     )
     if not is_sound or scale is None:
         found = f"scale {kind.get('scale', by_connect)}, precision {kind.get('precision')}"
-        raise MisfitError(f"{kind['type']} with a decimal that makes no sense: {found}")
+        raise WriterSchemaError(f"{kind['type']} with a decimal that makes no sense: {found}")
     return int(scale)
 
 
@@ -144,23 +144,23 @@ Eight fields of eight such fields and so on are very many, and go by at once.
 
 
 def parsed(schema: WriterSchema) -> Schema:
-    """A schema as JSON has it, with definitions instead of names. Raises: MisfitError."""
+    """A schema as JSON has it, with definitions instead of names. Raises: WriterSchemaError."""
     if schema.kind != "AVRO":
-        raise MisfitError(f"a schema of type {schema.kind}, not AVRO")
+        raise WriterSchemaError(f"a schema of type {schema.kind}, not AVRO")
     definitions = _Definitions()
     try:
         for text in schema.references:
             definitions.resolved(json.loads(text))
         return definitions.resolved(json.loads(schema.text))
     except (ValueError, RecursionError) as error:
-        if isinstance(error, MisfitError):
+        if isinstance(error, WriterSchemaError):
             raise
         raise no_avro(type(error).__name__) from None
 
 
-def no_avro(reason: str) -> MisfitError:
+def no_avro(reason: str) -> WriterSchemaError:
     """The error for what is no schema."""
-    return MisfitError(f"a schema that is no Avro ({reason})")
+    return WriterSchemaError(f"a schema that is no Avro ({reason})")
 
 
 class _Definitions:
@@ -173,7 +173,7 @@ class _Definitions:
         self._named: dict[str, dict[str, Any]] = {}
 
     def resolved(self, schema: Schema, namespace: str = "", depth: int = 0) -> Schema:
-        """Raises: MisfitError."""
+        """Raises: WriterSchemaError."""
         if depth > MAX_NESTING:
             raise no_avro(f"more than {MAX_NESTING} types within each other")
         match schema:
@@ -212,7 +212,7 @@ class _Definitions:
         else:
             size = schema.get("size")
             if type(size) is not int or not 0 <= size <= MAX_VALUE_BYTES:
-                raise MisfitError(f"a fixed of {size} bytes")
+                raise WriterSchemaError(f"a fixed of {size} bytes")
         return made
 
     def _field(self, field: object, namespace: str, depth: int) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from schemas.avro.projection import (
     record_fields,
 )
 from schemas.avro.registered import Schemas
-from schemas.avro.writer_schemas import MisfitError, Schema
+from schemas.avro.writer_schemas import Schema, WriterSchemaError
 from schemas.codec.debezium import event_type, images
 from schemas.codec.envelopes import IS_DELETED
 from schemas.codec.logs import NUMBERS, TEXTS
@@ -117,7 +117,7 @@ def event_projects(
 
 def _of_event(schema: Schema, parts: Mapping[str, Project]) -> Projection:
     if not record_fields(schema).keys() & {column.name for column in ENVELOPE}:
-        raise MisfitError("a record that is no change event: it has no op")
+        raise WriterSchemaError("a record that is no change event: it has no op")
     return of_record(schema, ENVELOPE, parts=parts)
 
 
@@ -128,7 +128,7 @@ def _of_source(schema: Schema, columns: Sequence[Column]) -> Projection:
     def fits(column: Column) -> bool:
         try:
             return column.name in fields and cell_of(column, fields[column.name]) is not None
-        except MisfitError:
+        except WriterSchemaError:
             return False
 
     return of_record(schema, list(filter(fits, columns)))

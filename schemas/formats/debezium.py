@@ -126,7 +126,7 @@ class DebeziumFormat(RegistryFormat):
     def framed(self) -> Framed:
         return Framed() if self.encoding == "json" else Framed(key=True, value=True)
 
-    def misfit_of_columns(self, table: TableSchema) -> str | None:
+    def incompatibility_of_columns(self, table: TableSchema) -> str | None:
         if self.encoding != "json":
             given = [name for name in ("time", "decimal") if getattr(self, name) is not None]
             return f"{given[0]} is for encoding 'json': in Avro the schema says it" if given else None
@@ -136,7 +136,7 @@ class DebeziumFormat(RegistryFormat):
             has_unit = column.decimal is not None or column.unsigned is not None
             if self.decimal is None and not has_unit and column.type.name is TypeName.DECIMAL:
                 return f"decimal left out, which is for columns of type decimal: {column.name}"
-        return key_misfit(table)
+        return key_incompatibility(table)
 
     # Decoders need packages that commands such as `list` do without.
 
@@ -196,7 +196,7 @@ class DebeziumFormat(RegistryFormat):
         return AvroKeys(self.schemas_by_id, read["key"], key_columns), events
 
 
-def key_misfit(table: TableSchema) -> str | None:
+def key_incompatibility(table: TableSchema) -> str | None:
     """The reason why keys of this table could be mistaken for a frame; None if they can't."""
     reserved = [each.name for each in in_records(table.key_columns) if each.name in _FRAME]
     return f"a key column is named {reserved[0]}, as a part of a record" if reserved else None

@@ -171,32 +171,32 @@ class Format(BaseModel):
         """This format, looking schemas up in these. For lanes and decoders they must be `KnownSchemas`."""
         return self
 
-    def misfit_of(self, half: Half, schema: WriterSchema, table: TableSchema) -> str | None:
+    def incompatibility_of_schema(self, half: Half, schema: WriterSchema, table: TableSchema) -> str | None:
         """The reason why no record by this schema can be a row of the table, for a `framed` key or value; else None."""
         return None
 
-    def misfit(self, table: TableSchema) -> str | None:
+    def incompatibility(self, table: TableSchema) -> str | None:
         """The reason why records of this format can't hold the table, by the configuration alone; None if they can."""
         name = self.model_dump()["format"]
         if self.images is not Images.ROWS and not table.primary_key:
             return f"format {name!r} needs a table with a primary key; without one there is `append`"
         if self.images is Images.ROWS and table.primary_key:
             return f"format {name!r} is for a table without a primary key"
-        return self.misfit_of_columns(table)
+        return self.incompatibility_of_columns(table)
 
-    def misfit_as_upstream(self, table: TableSchema) -> str | None:
+    def incompatibility_as_upstream(self, table: TableSchema) -> str | None:
         """The reason of an upstream, which has to read all keys of columns (`column_keys`) as well; else None."""
         for each in table.columns:
             if unread := sorted(each.keys_in_records.keys() - self.column_keys):
                 return f"{unread[0]} of column {each.name} is not read by format {self.form!r}"
-        return self.misfit(table)
+        return self.incompatibility(table)
 
     @property
     def column_keys(self) -> frozenset[str]:
         """The names of those of a column's keys `field`, `time`, `decimal`, `unsigned` and `fill` that are read."""
         return frozenset()
 
-    def misfit_of_columns(self, table: TableSchema) -> str | None:
+    def incompatibility_of_columns(self, table: TableSchema) -> str | None:
         """The reason by a format's own conditions on the columns and on its keys; None if they hold."""
         return None
 

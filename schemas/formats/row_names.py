@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 from schemas.avro.fallback import RegisteredRecords
 from schemas.avro.projection import branches_of, of_record, record_fields
 from schemas.avro.registered import Schemas, framed_id
-from schemas.avro.writer_schemas import MisfitError, Schema, parsed
+from schemas.avro.writer_schemas import Schema, WriterSchemaError, parsed
 from schemas.errors import Code, ConfigError, InputError
 from schemas.faults import nearest
 from schemas.formats.append import AppendFormat
@@ -110,7 +110,7 @@ class RegisteredNames:
         schema = self.schemas.get(schema_id)
         try:
             return None if schema is None else frozenset(_row_fields(parsed(schema), self.half))
-        except MisfitError:
+        except WriterSchemaError:
             return None
 
     def _has_row(self, value: bytes) -> bool:

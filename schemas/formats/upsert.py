@@ -63,7 +63,7 @@ class UpsertFormat(RegistryFormat):
             return Framed()
         return Framed(key=self.key in ("record", "avro"), value=True)
 
-    def misfit_of_columns(self, table: TableSchema) -> str | None:
+    def incompatibility_of_columns(self, table: TableSchema) -> str | None:
         if self.key == "avro" and self.encoding == "json":
             return "key is 'avro', which is for encoding 'avro-registry'"
         if self.key != "record" and len(table.primary_key) > 1:

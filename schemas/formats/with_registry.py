@@ -88,11 +88,13 @@ class RegistryFormat(UpstreamFormat):
         The columns are under their names in records.
         """
 
-    def misfit_of(self, half: Half, schema: WriterSchema, table: TableSchema) -> str | None:
+    def incompatibility_of_schema(self, half: Half, schema: WriterSchema, table: TableSchema) -> str | None:
         """See `Format`."""
-        from schemas.avro.projection import misfit
+        from schemas.avro.projection import incompatibility_of
 
-        return misfit(schema, self.projects(in_records(table.columns), in_records(table.key_columns))[half])
+        return incompatibility_of(
+            schema, self.projects(in_records(table.columns), in_records(table.key_columns))[half]
+        )
 
     @property
     def schemas_by_id(self) -> Schemas:

@@ -79,11 +79,11 @@ class ScanConfig(KindConfig):
     A part is then an upstream partition, and a position the next offset to be read.
     """
 
-    def misfit(self, upstream: Format) -> str | None:
+    def incompatibility_with_format(self, upstream: Format) -> str | None:
         """The reason why an upstream in this format can't be read so, None if it can."""
         return None
 
-    def misfit_of(self, table: TableSchema) -> str | None:
+    def incompatibility_with_table(self, table: TableSchema) -> str | None:
         """The reason why such a table can't be read so, None if it can."""
         return None
 
@@ -104,7 +104,7 @@ class ReplicaScan(ScanConfig):
 
     kind: Literal["replica"] = "replica"
 
-    def misfit_of(self, table: TableSchema) -> str | None:
+    def incompatibility_with_table(self, table: TableSchema) -> str | None:
         """A table without a primary key does not fit: there is no replica of it."""
         return (
             None
@@ -119,7 +119,7 @@ class TopicScan(ScanConfig):
     reads_upstream: ClassVar[bool] = True
     kind: Literal["topic"] = "topic"
 
-    def misfit(self, upstream: Format) -> str | None:
+    def incompatibility_with_format(self, upstream: Format) -> str | None:
         """Formats fit whose records can be sent by themselves, and are never redelivered."""
         if upstream.images is Images.AFTER_ONLY or upstream.comes_again:
             return (

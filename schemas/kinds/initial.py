@@ -71,7 +71,7 @@ class PostgresStart(Section):
         """The connection string, to be read when a connection is made."""
         return Secret("initial.postgres.dsn_file", file=Path(self.dsn_file))
 
-    def misfit_of(self, table: TableSchema) -> str | None:
+    def incompatibility_with_table(self, table: TableSchema) -> str | None:
         """The reason why a table can't start so, None if it can."""
         other = next((each for each in table.columns if each.keys_in_records), None)
         if other is not None:
@@ -163,7 +163,7 @@ class DeltaStart(_Start):
             return self
         return self.model_copy(update={"uri": str((folder / self.uri).resolve())})
 
-    def misfit_of(self, table: TableSchema) -> str | None:
+    def incompatibility_with_table(self, table: TableSchema) -> str | None:
         """The reason why a table can't start so, None if it can."""
         if not table.has_key:
             return "initial.delta is given, and rows of format append have no identity"
@@ -221,8 +221,8 @@ def check_initial(
     if declared is None:
         return NO_INITIAL
     start = declared.delta or declared.postgres
-    if table is not None and start is not None and (misfit := start.misfit_of(table)):
-        faults.add(misfit)
+    if table is not None and start is not None and (reason := start.incompatibility_with_table(table)):
+        faults.add(reason)
     delta = None if declared.delta is None else declared.delta.below(folder)
     postgres = check_postgres(declared.postgres, upstream, folder=folder, faults=faults)
     return InitialConfig.model_construct(delta=delta, postgres=postgres)

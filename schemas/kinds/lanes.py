@@ -10,7 +10,7 @@ from schemas.table import TableSchema
 MOST_LANES = 1_024
 
 
-def lanes_misfit(job: JobDefinition, lanes: int) -> str | None:
+def lanes_incompatibility(job: JobDefinition, lanes: int) -> str | None:
     """The reason why a job can't run with so many lanes, None if it can.
 
     Parts that are partitions fall into contiguous shares of any size; vnodes have to fill whole partitions.
@@ -21,7 +21,7 @@ def lanes_misfit(job: JobDefinition, lanes: int) -> str | None:
     return f"{lanes} lanes don't divide {partitions} output_partitions" if partitions % lanes else None
 
 
-def rescale_misfit(
+def rescale_incompatibility(
     lanes: int, jobs: Iterable[tuple[JobDefinition, bool]], table: TableSchema, partitions: int | None
 ) -> str | None:
     """The reason why these jobs can't run with so many lanes, None if they can.
@@ -36,8 +36,8 @@ def rescale_misfit(
     if table.by_partition and partitions and partitions % lanes:
         return f"{lanes} lanes don't divide the upstream's {partitions} partitions"
     for job, is_read in jobs:
-        if misfit := lanes_misfit(job, lanes):
-            return f"{misfit} of {job.name}"
+        if reason := lanes_incompatibility(job, lanes):
+            return f"{reason} of {job.name}"
         if job.is_coupled and not is_read and partitions and lanes != partitions:
             return f"{lanes} lanes for {partitions} partitions, and job {job.name} is not complete"
     return None

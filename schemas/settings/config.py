@@ -142,7 +142,7 @@ def _table(declared: object, info: ValidationInfo[_Reading]) -> TableSchema:
     except ConfigError as error:
         faults.merge("table", error)
         raise noted() from None
-    if upstream is not None and (reason := upstream.format.misfit_as_upstream(table)):
+    if upstream is not None and (reason := upstream.format.incompatibility_as_upstream(table)):
         faults.add(f"upstream.{reason}")
     return table
 

@@ -10,7 +10,7 @@ from schemas.errors import Code
 from schemas.faults import Faults, brief
 from schemas.formats.protocol import Format
 from schemas.job import JobDefinition
-from schemas.kinds.lanes import lanes_misfit
+from schemas.kinds.lanes import lanes_incompatibility
 from schemas.settings.spark import SparkConfig
 from schemas.table import TableSchema
 from schemas.topics import UpstreamSection, UpstreamTopics
@@ -31,7 +31,7 @@ def find_incompatible(
 ) -> None:
     """Add jobs that can't read the upstream or would write to its topics, and topics that are named twice."""
     for job in jobs:
-        if reason := job.scan.misfit(upstream):
+        if reason := job.scan.incompatibility_with_format(upstream):
             faults.add(f"job {job.name}: {reason}")
     named = [name for name in (topics.data, topics.barriers, topics.control) if name is not None]
     for topic in sorted({name for name in named if named.count(name) > 1}):
@@ -91,7 +91,7 @@ def lanes_for(
     if table.has_key and not table.by_partition and lanes > table.vnode_count:
         faults.add(f"{lanes} lanes for a vnode_count of {table.vnode_count}")
     for job in jobs:
-        if reason := lanes_misfit(job, lanes):
+        if reason := lanes_incompatibility(job, lanes):
             faults.add(f"job {job.name}: {reason}")
     return lanes
 
@@ -102,4 +102,4 @@ def default_lanes(spark: SparkConfig, table: TableSchema, jobs: Sequence[JobDefi
     if spark.master is None:
         most = min(most, len(os.sched_getaffinity(0)))
     most = min(most, table.vnode_count)
-    return max(n for n in range(1, most + 1) if all(lanes_misfit(job, n) is None for job in jobs))
+    return max(n for n in range(1, most + 1) if all(lanes_incompatibility(job, n) is None for job in jobs))

@@ -211,8 +211,8 @@ def refuse(
             raise refused(report)
     if isinstance(mutation, Add):
         job = JobDefinition.from_json(mutation.job, config.table)
-        if misfit := job.scan.misfit(config.upstream_format):
-            raise ConfigError(Code.JOB_INVALID, where=f"job {job.name}", found=misfit)
+        if reason := job.scan.incompatibility_with_format(config.upstream_format):
+            raise ConfigError(Code.JOB_INVALID, where=f"job {job.name}", found=reason)
 
 
 def refuse_former(kafka: KafkaSettings, topics: UpstreamTopics, mutation: Mutation) -> None:

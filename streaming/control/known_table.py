@@ -113,7 +113,7 @@ def _refusal(upstream: UpstreamFormat, before: TableSchema, after: TableSchema) 
             return f"{column.name} widened, and records of format {upstream.form!r} have its type for good"
         if column.type.name is TypeName.DOUBLE and not upstream.framed.value:
             return f"{column.name} widened: as a double, the text of a float is another number"
-    return upstream.misfit_as_upstream(after)
+    return upstream.incompatibility_as_upstream(after)
 
 
 def version_in(config: ServiceConfig, storage: Storage, changes: Sequence[TableChange] = ()) -> BoundTable:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from schemas.errors import BackfillError, Code, ConfigError, StateError
 from schemas.job import JobDefinition
-from schemas.kinds.lanes import rescale_misfit
+from schemas.kinds.lanes import rescale_incompatibility
 from schemas.kinds.table_changes import (
     TableChange,
     altered,
@@ -259,8 +259,8 @@ def apply_mutation(
             return JobsOutcome(jobs, (MutationReport(epoch, "stop"),), stop=True)
         case Lanes(count):
             known = [(job.definition, (job.name, job.start) in read) for job in jobs]
-            if misfit := rescale_misfit(count, known, table, partitions):
-                return refuse(Code.RESCALE_REFUSED, f"lanes {count}: {misfit}")
+            if reason := rescale_incompatibility(count, known, table, partitions):
+                return refuse(Code.RESCALE_REFUSED, f"lanes {count}: {reason}")
             return JobsOutcome(jobs, (MutationReport(epoch, f"lanes {count}"),), lanes=count)
         case Alter(text):
             changes = changes_from_json(json.loads(text))
@@ -306,6 +306,6 @@ def _added(
     if partitions and definition.parts_are_partitions and definition.output_partitions != partitions:
         wrong = f"{definition.output_partitions} output_partitions for the upstream's {partitions} partitions"
         return Code.JOB_INVALID, f"add {name}: {wrong}"
-    if misfit := rescale_misfit(lanes, [(definition, False)], table, partitions):
-        return Code.RESCALE_REFUSED if definition.is_coupled else Code.JOB_INVALID, f"add {name}: {misfit}"
+    if reason := rescale_incompatibility(lanes, [(definition, False)], table, partitions):
+        return Code.RESCALE_REFUSED if definition.is_coupled else Code.JOB_INVALID, f"add {name}: {reason}"
     return created(definition, start)

@@ -22,8 +22,8 @@ from schemas.avro.projection import branches_of, of_record
 from schemas.avro.record_bytes import RecordBytes
 from schemas.avro.registered import WriterSchema
 from schemas.avro.writer_schemas import (
-    MisfitError,
     Schema,
+    WriterSchemaError,
     decimal_scale,
     has_own_scale,
     meaning,
@@ -168,7 +168,7 @@ def registered_field(name: str, schema: Schema) -> Field:
     try:
         avro, logical = kind["type"], meaning(kind)
         scale = decimal_scale(kind) if logical == "decimal" else 0
-    except MisfitError:
+    except WriterSchemaError:
         made.is_nested = True
         return made  # no column can be read from it
     if logical == "decimal":
@@ -205,7 +205,7 @@ class RowFields:
             return None
         try:
             fill = self._fill(column, field, format_)
-        except (MisfitError, JsonError, LookupError, TypeError, ValueError, ArithmeticError):
+        except (WriterSchemaError, JsonError, LookupError, TypeError, ValueError, ArithmeticError):
             fill = None  # no literal
         return AddColumn.of(replace(column, fill=fill))
 
@@ -233,12 +233,12 @@ def fields_of_rows(schema: WriterSchema, format_: RegistryFormat) -> RowFields |
     """The fields of the rows by a schema; None for one that no record of the format has."""
     try:
         return fields_by_registry(schema, format_)
-    except (MisfitError, LookupError, TypeError):
+    except (WriterSchemaError, LookupError, TypeError):
         return None
 
 
 def fields_by_registry(schema: WriterSchema, format_: RegistryFormat) -> RowFields:
-    """The fields of the rows by a schema. Raises: MisfitError for one that no record of the format has."""
+    """The fields of the rows by a schema. Raises: WriterSchemaError for one that no record of the format has."""
     kind = parsed(schema)
     found = dict[str, Mapping[str, Any]]()
     for row in [kind] if not isinstance(format_, DebeziumFormat) else _rows_in(kind, format_):

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from schemas.avro.registered import Schemas
-from schemas.avro.writer_schemas import MisfitError, Schema, parsed
+from schemas.avro.writer_schemas import Schema, WriterSchemaError, parsed
 from schemas.codec.logs import CONNECTORS
 from schemas.formats.upsert import DELETED_FIELD
 from schemas.kinds.columns import IDENTIFIER, RESERVED_PREFIX
@@ -114,7 +114,7 @@ def _known(ids: Sequence[int], schemas: Schemas | None) -> list[Schema]:
     made: list[Schema] = []
     for schema in found:
         if schema is not None:
-            with suppress(MisfitError):
+            with suppress(WriterSchemaError):
                 made.append(parsed(schema))
     return made
 

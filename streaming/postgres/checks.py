@@ -80,20 +80,20 @@ def check_slot(slot: ReplicationSlot | None, server: Server, *, must_stream: boo
         raise ConfigError(
             Code.POSTGRES_SLOT_MISSING, where="initial.postgres.slot", found="no slot with this name"
         )
-    misfit = None
+    reason = None
     if slot.kind != "logical":
-        misfit = f"a {slot.kind} slot"
+        reason = f"a {slot.kind} slot"
     elif slot.database != server.database:
-        misfit = "a slot of another database"
+        reason = "a slot of another database"
     elif slot.plugin not in PLUGINS:
-        misfit = f"a slot of the plugin {slot.plugin}"
+        reason = f"a slot of the plugin {slot.plugin}"
     elif slot.lost:
-        misfit = "a slot whose log the server has removed"
-    if misfit is not None:
+        reason = "a slot whose log the server has removed"
+    if reason is not None:
         raise ConfigError(
             Code.POSTGRES_SLOT_MISFIT,
             where="initial.postgres.slot",
-            found=misfit,
+            found=reason,
             database=server.database,
             plugins=" or ".join(PLUGINS),
         )
@@ -141,9 +141,9 @@ def check_rights(found: FoundTable) -> None:
 
 def check_events(declared: Declared, found: FoundTable, slot: ReplicationSlot) -> None:
     """Raises: ConfigError(POSTGRES_EVENTS_MISFIT)."""
-    misfit = next(_misfits_of_events(declared, found, slot), None)
-    if misfit is not None:
-        raise ConfigError(Code.POSTGRES_EVENTS_MISFIT, where=_place(found), found=misfit)
+    reason = next(_incompatible_events(declared, found, slot), None)
+    if reason is not None:
+        raise ConfigError(Code.POSTGRES_EVENTS_MISFIT, where=_place(found), found=reason)
 
 
 def _place(found: FoundTable) -> str:
@@ -193,12 +193,12 @@ def check_key(declared: Declared, found: FoundTable, server: Server) -> None:
         return
     there = {column.name: column for column in found.columns}
     for name in key:
-        misfit = _order_misfit(there[name], declared.forms.time, server)
-        if misfit is not None:
-            raise ConfigError(Code.POSTGRES_KEY_ORDER, where=f"{place}, column {name}", found=misfit)
+        reason = _order_incompatibility(there[name], declared.forms.time, server)
+        if reason is not None:
+            raise ConfigError(Code.POSTGRES_KEY_ORDER, where=f"{place}, column {name}", found=reason)
 
 
-def _order_misfit(found: FoundColumn, time: TimeMode | None, server: Server) -> str | None:
+def _order_incompatibility(found: FoundColumn, time: TimeMode | None, server: Server) -> str | None:
     """The reason why the database orders a key column otherwise than Arrow orders its values, None if it does not."""
     if found.type.kind == "e":
         return "an enum, which is ordered by its declaration"
@@ -231,7 +231,7 @@ def _collation(of_column: Mapping[str, Any], of_database: Mapping[str, Any]) -> 
     return None if locale in bytewise else str(locale)
 
 
-def _misfits_of_events(declared: Declared, found: FoundTable, slot: ReplicationSlot) -> Iterator[str]:
+def _incompatible_events(declared: Declared, found: FoundTable, slot: ReplicationSlot) -> Iterator[str]:
     if found.persistence != "p":
         yield "an unlogged or temporary table, which has no events"
     if found.kind != _PARTITIONED and found.has_children:
@@ -241,9 +241,9 @@ def _misfits_of_events(declared: Declared, found: FoundTable, slot: ReplicationS
     if found.identity == "i" and not set(found.primary_key) <= set(found.identity_columns):
         yield "a REPLICA IDENTITY without the primary key"
     if slot.plugin == "pgoutput":
-        misfit = _unpublished(declared, found)
-        if misfit is not None:
-            yield misfit
+        reason = _unpublished(declared, found)
+        if reason is not None:
+            yield reason
     elif found.kind == _PARTITIONED:
         yield f"a partitioned table, whose events the plugin {slot.plugin} gives to its partitions"
 

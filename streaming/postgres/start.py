@@ -103,9 +103,9 @@ def connector_at(url: str) -> Connector:
 
 def check_connector(found: Connector, expected: Expected) -> None:
     """Raises: ConfigError(CONNECTOR_MISFIT), EnvironmentProblem(POSTGRES_NOT_STREAMING)."""
-    misfit = next(_misfits(found, expected), None)
-    if misfit is not None:
-        name, wanted = misfit
+    reason = next(_incompatible_settings(found, expected), None)
+    if reason is not None:
+        name, wanted = reason
         raise ConfigError(
             Code.CONNECTOR_MISFIT,
             where=WHERE,
@@ -120,7 +120,7 @@ def check_connector(found: Connector, expected: Expected) -> None:
         )
 
 
-def _misfits(found: Connector, expected: Expected) -> Iterator[tuple[str, str]]:
+def _incompatible_settings(found: Connector, expected: Expected) -> Iterator[tuple[str, str]]:
     """Wrong settings, each with the expected one."""
     wanted: dict[str, str | None] = {
         "connector.class": _CLASS,

@@ -13,7 +13,7 @@ import structlog
 
 from schemas.errors import BackfillError, Code, ConfigError, EnvironmentProblem, TopicError
 from schemas.job import JobDefinition
-from schemas.kinds.lanes import rescale_misfit
+from schemas.kinds.lanes import rescale_incompatibility
 from schemas.records import RecordId
 from schemas.settings.security import hash_key_of
 from state.progress_table import ProgressTable
@@ -195,10 +195,10 @@ class Planner:
             self._wait_for_table(job)
             return
         try:
-            misfit = self.scans.scan_for(job.definition).incompatibility(job.definition, pin)
-            misfit = self._rescaled(job) or misfit
-            if misfit is not None:
-                raise ConfigError(Code.JOB_INVALID, where=f"job {job.name}", found=misfit)
+            reason = self.scans.scan_for(job.definition).incompatibility(job.definition, pin)
+            reason = self._rescaled(job) or reason
+            if reason is not None:
+                raise ConfigError(Code.JOB_INVALID, where=f"job {job.name}", found=reason)
             hash_key_of(job.definition)
             self._setup.sink_of(job.definition).refuse_used(job.definition)
         except BackfillError as error:
@@ -211,7 +211,9 @@ class Planner:
 
     def _rescaled(self, job: JobState) -> str | None:
         state, table = self._state, self._setup.table
-        return rescale_misfit(state.lanes, [(job.definition, False)], table, len(state.next_offsets()))
+        return rescale_incompatibility(
+            state.lanes, [(job.definition, False)], table, len(state.next_offsets())
+        )
 
     def _wait_for_table(self, job: JobState) -> None:
         # Changes of rows that are not released yet come with these rows, and not as changes.

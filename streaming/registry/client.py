@@ -301,8 +301,8 @@ def schema_faults(registry: Registry, topic: str, format_: Format, table: TableS
             return
         if schema is None:
             yield f"the registry has no subject {subject}; schemas are looked up by id as records come"
-        elif misfit := format_.misfit_of(half, schema, table):
-            yield f"SCHEMA_INCOMPATIBLE: schema {schema.id}, the newest of {subject}: {misfit}"
+        elif reason := format_.incompatibility_of_schema(half, schema, table):
+            yield f"SCHEMA_INCOMPATIBLE: schema {schema.id}, the newest of {subject}: {reason}"
 
 
 class AskedSchemas(Schemas):

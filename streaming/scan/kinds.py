@@ -236,7 +236,7 @@ class SourceBackfill(Scan):
         partitions = len(pin.offsets)
         if job.output_partitions != partitions:
             return f"read: topic with {job.output_partitions} output_partitions, of {partitions} partitions"
-        return job.scan.misfit(self._log.format)
+        return job.scan.incompatibility_with_format(self._log.format)
 
     def lost(self, pin: Pin, progress: Mapping[int, Progress]) -> str | None:
         begins = self._begin_at(pin)

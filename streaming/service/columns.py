@@ -241,7 +241,7 @@ class LostColumns:
 
     def _incompatible(self, schema: WriterSchema, column: Column, format_: RegistryFormat) -> str | None:
         alone = replace(self.config.table, columns=(*self.config.table.key_columns, column))
-        return format_.misfit_of("value", schema, alone)
+        return format_.incompatibility_of_schema("value", schema, alone)
 
 
 def _names(schema: WriterSchema, format_: RegistryFormat) -> frozenset[str] | None:

@@ -13,7 +13,7 @@ from tests.architecture.test_sizes import sources
 ROOMS = ("schemas", "state", "streaming")
 _FIRST = re.compile(r"(?:What|Whether|As|How|Those|Where|That|Same|The same)\b")
 """First words that make a reader look elsewhere for the noun."""
-_FORMER = re.compile(r"\b(?:unfit|at fault|comes? again|twins?|steer(?:s|ing)?)\b", re.IGNORECASE)
+_FORMER = re.compile(r"\b(?:unfit|misfit|at fault|comes? again|twins?|steer(?:s|ing)?)\b", re.IGNORECASE)
 """Words that the field has better ones for: incompatible, invalid, redelivered, fallback, reference, control."""
 _WITH_TEXT = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 

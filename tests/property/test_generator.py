@@ -176,7 +176,7 @@ def registered(schemas_of: SchemasOf) -> tuple[SchemaIds, KnownSchemas]:
 def test_in_every_form_the_records_are_the_same_changes(
     format_: UpstreamFormat, table: TableSchema, seed: int, batches: list[int]
 ) -> None:
-    assume(format_.misfit(table) is None)
+    assume(format_.incompatibility(table) is None)
     known = [KnownSchemas(())]
 
     def register(schemas_of: SchemasOf) -> SchemaIds:

@@ -19,7 +19,7 @@ from tests.kit.avro_records import OUTSIDE, bare, fields_for, framed
 from tests.kit.decoding import Record
 from tests.kit.two_ways import agree, one_by_one
 from tests.kit.values import TYPES, examples
-from tests.unit.test_registered_rows import MISFITS, OTHER_TYPES
+from tests.unit.test_registered_rows import INCOMPATIBLE, OTHER_TYPES
 
 UPSERT = UpsertFormat(encoding="avro-registry")
 few = settings(max_examples=examples(40))
@@ -78,7 +78,7 @@ def test_no_value_is_read_that_the_twin_refuses(
     agree(*of_one(kind, schema, found))
 
 
-@pytest.mark.parametrize(("kind", "schema", "raw"), MISFITS)
+@pytest.mark.parametrize(("kind", "schema", "raw"), INCOMPATIBLE)
 def test_what_does_not_fit_its_column_is_odd(kind: str, schema: Any, raw: Any) -> None:
     if schema != "int":
         assert not agree(*of_one(ColumnType.parse(kind), schema, [raw]))

@@ -126,7 +126,7 @@ def test_an_upstream_of_the_same_format_has_the_same_rows(found: Any) -> None:
         upstream = read_as(encoding="avro-registry").with_schemas(KnownSchemas(tuple(known)))
         for half, schema in schemas.items():
             writer = WriterSchema(getattr(IDS, half), text_of(schema))
-            assert upstream.misfit_of(half, writer, TABLE) is None
+            assert upstream.incompatibility_of_schema(half, writer, TABLE) is None
         rows, ops = single_records(upstream, TABLE.columns, TABLE.key_columns), found[0]
         now = [old if op is Op.DELETE else new for op, old, new in zip(*found[:3], strict=True)]
         keys = format_.keys(TABLE.key_columns)(

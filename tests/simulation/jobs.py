@@ -10,7 +10,7 @@ from functools import cache
 
 from schemas.job import JobDefinition
 from schemas.kinds.configs import TopicScan
-from schemas.kinds.lanes import rescale_misfit
+from schemas.kinds.lanes import rescale_incompatibility
 from schemas.kinds.projection import OutputColumn
 from schemas.table import TableSchema, declare
 
@@ -106,4 +106,6 @@ def fitting_lanes(
     """The lanes that RESCALE_REFUSED asks an operator to set: the most with which these jobs can run."""
     names = {job.name for job, _ in known}
     jobs = [*known, *((job, False) for job in new if job.name not in names)]
-    return next(n for n in range(partitions, 0, -1) if rescale_misfit(n, jobs, table, partitions) is None)
+    return next(
+        n for n in range(partitions, 0, -1) if rescale_incompatibility(n, jobs, table, partitions) is None
+    )

@@ -47,7 +47,7 @@ class Registered(RegistryFormat, ChangeFormat):
     def projects(self, *_: object) -> Mapping[Half, Project]:
         return {}
 
-    def misfit_of(self, *_: object) -> None:
+    def incompatibility_of_schema(self, *_: object) -> None:
         return None
 
 

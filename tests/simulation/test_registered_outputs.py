@@ -30,7 +30,7 @@ IDS = SchemaIds(key=7, value=9)
 
 
 AWAY = EnvironmentProblem(Code.REGISTRY_UNREACHABLE, found="no answer")
-MISFIT = ConfigError(Code.OUTPUT_SCHEMA_INCOMPATIBLE, found="another one")
+INCOMPATIBLE = ConfigError(Code.OUTPUT_SCHEMA_INCOMPATIBLE, found="another one")
 
 
 class KnownTo(NoRegistry):
@@ -112,7 +112,7 @@ def test_a_job_of_the_file_starts_once_the_registry_is_there_and_the_other_one_a
     assert not Registering.refused
 
 
-@pytest.mark.parametrize("problem", [AWAY, MISFIT], ids=lambda problem: problem.code)
+@pytest.mark.parametrize("problem", [AWAY, INCOMPATIBLE], ids=lambda problem: problem.code)
 def test_a_job_that_is_asked_for_is_refused_and_the_other_one_goes_on(problem: BackfillError) -> None:
     world = played(problem, asked_for=True)
     assert Registering.refused == [problem.code]
@@ -126,13 +126,13 @@ def test_a_job_that_is_asked_for_is_refused_and_the_other_one_goes_on(problem: B
 def test_a_job_of_the_file_that_is_refused_ends_the_start_and_later_only_itself(
     before: tuple[BackfillError, ...],
 ) -> None:
-    RegisteringBatches.registry = KnownTo(*before, MISFIT)
+    RegisteringBatches.registry = KnownTo(*before, INCOMPATIBLE)
     Registering.refused.clear()
     world = World(setting(asked_for=False), NoFaults(), instance_type=Registering)
     instance = world.start()
     while world.scheduler.turn() or (world.alive and not world.durable.arrivals.is_over):
         world.durable.arrivals.most += not world.durable.arrivals.is_over
-    assert (instance.process.ended_by is MISFIT) == (not before)
-    assert Registering.refused == ([MISFIT.code] if before else [])
+    assert (instance.process.ended_by is INCOMPATIBLE) == (not before)
+    assert Registering.refused == ([INCOMPATIBLE.code] if before else [])
     assert not any("copy" in jobs for jobs in jobs_of_plans(world))
     world.scheduler.end()

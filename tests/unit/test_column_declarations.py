@@ -89,7 +89,7 @@ def test_a_name_that_no_column_has_is_refused_with_the_way_to_read_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("format_", "column", "misfit"),
+    ("format_", "column", "reason"),
     [
         (
             ChangeFormat(),
@@ -121,15 +121,15 @@ def test_a_name_that_no_column_has_is_refused_with_the_way_to_read_it() -> None:
         (DebeziumFormat(encoding=AVRO), {"type": "decimal(20,0)", "unsigned": "wrapped"}, None),
     ],
 )
-def test_a_format_says_which_of_it_it_reads(format_: Format, column: object, misfit: str | None) -> None:
-    found = format_.misfit_as_upstream(table(column))
-    assert found is None if misfit is None else misfit in (found or "")
+def test_a_format_says_which_of_it_it_reads(format_: Format, column: object, reason: str | None) -> None:
+    found = format_.incompatibility_as_upstream(table(column))
+    assert found is None if reason is None else reason in (found or "")
 
 
 def test_rows_without_identity_may_have_other_names() -> None:
     columns = {"name": "t", "columns": {"c": {"type": "int", "field": "a-b"}}}
     rows = declare(columns, has_key=False)
-    assert AppendFormat().misfit_as_upstream(rows) is None
+    assert AppendFormat().incompatibility_as_upstream(rows) is None
     change = single_records(AppendFormat(), rows.columns, ()).read_record(None, b'{"a-b":5}').change
     assert change is not None
     assert change.after == (5,)
@@ -138,7 +138,7 @@ def test_rows_without_identity_may_have_other_names() -> None:
 def test_a_key_column_that_is_read_from_a_part_of_a_frame_is_refused() -> None:
     columns = {"id": {"type": "int", "field": "payload"}}
     made = declare({"name": "t", "columns": columns, "primary_key": ["id"]})
-    assert "as a part of a record" in str(DebeziumFormat().misfit(made))
+    assert "as a part of a record" in str(DebeziumFormat().incompatibility(made))
 
 
 def test_a_state_is_bound_to_names_and_units() -> None:

@@ -170,17 +170,17 @@ def test_a_key_that_is_none_is_a_mismatch() -> None:
 
 def test_the_schema_says_what_the_settings_say_of_json() -> None:
     format_ = DebeziumFormat(encoding="avro-registry")
-    assert format_.misfit(TABLE) is None
+    assert format_.incompatibility(TABLE) is None
     assert format_.framed == Framed(key=True, value=True)
     assert not DebeziumFormat(time="connect").framed
     with_time = DebeziumFormat(encoding="avro-registry", time="connect")
-    assert with_time.misfit(TABLE) == "time is for encoding 'json': in Avro the schema says it"
-    fits = format_.misfit_of("value", WriterSchema(2, json.dumps(ENVELOPE)), TABLE)
+    assert with_time.incompatibility(TABLE) == "time is for encoding 'json': in Avro the schema says it"
+    fits = format_.incompatibility_of_schema("value", WriterSchema(2, json.dumps(ENVELOPE)), TABLE)
     assert fits is None
-    lacking = format_.misfit_of("value", WriterSchema(1, json.dumps(KEY_SCHEMA)), TABLE)
+    lacking = format_.incompatibility_of_schema("value", WriterSchema(1, json.dumps(KEY_SCHEMA)), TABLE)
     assert lacking == "a record that is no change event: it has no op"
     wider = declare({"name": "t", "columns": {"id": "bigint", "raw": "date"}, "primary_key": ["id"]})
     assert "field raw is bytes" in str(
-        format_.misfit_of("value", WriterSchema(2, json.dumps(ENVELOPE)), wider)
+        format_.incompatibility_of_schema("value", WriterSchema(2, json.dumps(ENVELOPE)), wider)
     )
-    assert format_.misfit_of("key", WriterSchema(1, json.dumps(KEY_SCHEMA)), TABLE) is None
+    assert format_.incompatibility_of_schema("key", WriterSchema(1, json.dumps(KEY_SCHEMA)), TABLE) is None

@@ -188,7 +188,7 @@ def test_a_length_that_no_record_has_is_refused(length: bytes) -> None:
 _TIMES = ("long", "timestamp-millis"), ("long", "timestamp-micros"), ("int", "date")
 
 
-MISFITS: list[tuple[str, Any, Any]] = [
+INCOMPATIBLE: list[tuple[str, Any, Any]] = [
     ("int", "int", 2**31),
     ("decimal(9,2)", DECIMAL, (10**9).to_bytes(5, "big")),
     ("decimal(9,2)", {**DECIMAL, "scale": 3}, b"\x01"),
@@ -203,7 +203,7 @@ MISFITS: list[tuple[str, Any, Any]] = [
 """A column, a writer's schema of it, and a value that does not fit the column."""
 
 
-@pytest.mark.parametrize(("kind", "schema", "raw"), MISFITS)
+@pytest.mark.parametrize(("kind", "schema", "raw"), INCOMPATIBLE)
 def test_what_does_not_fit_its_column_is_out_of_range(kind: str, schema: Any, raw: Any) -> None:
     with pytest.raises(InputError) as caught:
         of_one(kind, schema, raw)

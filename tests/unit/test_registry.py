@@ -216,9 +216,9 @@ def test_a_plan_says_what_is_wrong_with_the_newest_schemas(registry: FakeRegistr
         return list(schema_faults(client(registry), "orders", format_, table))
 
     registry.register("orders-value", ROW)
-    no_subject, misfit = lines()
+    no_subject, incompatible = lines()
     assert "no subject orders-key" in no_subject
-    assert "field amount is long, its column int" in misfit
+    assert "field amount is long, its column int" in incompatible
     registry.register("orders-key", KEY)
     registry.register("orders-value", {**ROW, "fields": [{"name": "amount", "type": "int"}]})
     assert lines() == []

@@ -100,10 +100,10 @@ def test_a_job_takes_the_partitions_of_its_upstream() -> None:
 
 
 def test_an_upstream_whose_records_do_not_say_what_was_there_is_refused() -> None:
-    assert JOB.scan.misfit(DEFAULT) is None
-    assert "format: change" in (JOB.scan.misfit(UpsertFormat()) or "")
+    assert JOB.scan.incompatibility_with_format(DEFAULT) is None
+    assert "format: change" in (JOB.scan.incompatibility_with_format(UpsertFormat()) or "")
     assert "format: change" in (
-        JOB.scan.misfit(DebeziumFormat(before="full")) or ""
+        JOB.scan.incompatibility_with_format(DebeziumFormat(before="full")) or ""
     )  # its records come again
 
 

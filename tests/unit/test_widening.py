@@ -109,7 +109,9 @@ def test_a_value_without_room_has_the_command_that_makes_room(
 def test_so_has_a_schema_with_a_wider_type() -> None:
     fields = [{"name": "id", "type": "long"}, {"name": "n", "type": ["null", "long"]}]
     schema = WriterSchema(1, json.dumps({"type": "record", "name": "Row", "fields": fields}))
-    found = UpsertFormat(encoding="avro-registry", key="json").misfit_of("value", schema, TABLE)
+    found = UpsertFormat(encoding="avro-registry", key="json").incompatibility_of_schema(
+        "value", schema, TABLE
+    )
     ways = ways_on(FaultReport(Code.SCHEMA_INCOMPATIBLE, "up-0@0", f"a schema: {found}", "", ""), "t")
     assert ways == ("backfill alter --widen 'n: bigint'", "backfill resume --table t")
 

@@ -190,7 +190,7 @@ def of_column(kind: str, field: Any) -> str | None:
     """Why a field can't be the column; None if it can."""
     table = declare({"name": "t", "columns": {"id": "bigint", "c": kind}, "primary_key": ["id"]})
     schema = WriterSchema(9, record({"name": "c", "type": field}))
-    return UPSERT.misfit_of("value", schema, table)
+    return UPSERT.incompatibility_of_schema("value", schema, table)
 
 
 def decimal(avro: str = "bytes", **more: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from schemas.avro.columns.cursor import Cursor, Flags, Places, spread
 from schemas.avro.columns.passing import pass_over
 from schemas.avro.projection import Project, Projection, projected
 from schemas.avro.registered import FRAME_BYTES, MAGIC, Schemas
-from schemas.avro.writer_schemas import MisfitError
+from schemas.avro.writer_schemas import WriterSchemaError
 from schemas.codec.results import row_type
 from schemas.records import Op
 from schemas.table import Column
@@ -61,7 +61,7 @@ class RegisteredColumns:
                 return None
             try:
                 self._plans[schema_id] = projected(schema, self._project)
-            except MisfitError:
+            except WriterSchemaError:
                 self._plans[schema_id] = None
         return self._plans[schema_id]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 from pydantic import Field, PrivateAttr
 
 from schemas.avro.registered import SchemaIds, frame
-from schemas.formats.debezium import key_misfit
+from schemas.formats.debezium import key_incompatibility
 from schemas.formats.protocol import Framed, Half, Images, KeyEncoder, OutputFormat, ValueEncoder
 from schemas.table import Column, TableSchema
 
@@ -137,8 +137,8 @@ class DebeziumOutput(KeyedOutput):
     def tombstone_follows(self) -> bool:
         return self.tombstones
 
-    def misfit_of_columns(self, table: TableSchema) -> str | None:
-        return None if self.framed else key_misfit(table)
+    def incompatibility_of_columns(self, table: TableSchema) -> str | None:
+        return None if self.framed else key_incompatibility(table)
 
     def values(self, columns: Sequence[Column]) -> ValueEncoder:
         from schemas.formats.outputs.events import AvroEventEncoder, JsonEventEncoder

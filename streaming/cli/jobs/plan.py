@@ -57,11 +57,11 @@ def command(
     lanes = served.state_reader.read().lanes or served.config.lanes
     limit_of_all = served.config.limits.rate_limit
     seconds = cost.seconds(job, lanes, limit_of_all)
-    registers, misfitting = _verdicts(served, job)
+    registers, incompatibilities = _verdicts(served, job)
     kept_s = cache(partial(_kept_s, served))
     facts = _facts(job, cost, _duration(job, cost, seconds, lanes, limit_of_all), registers)
     facts = {**_start(served), **facts, "upstream keeps": _upstream_keeps(served, kept_s)}
-    warnings = list(_warnings(served, job, seconds, misfitting, kept_s))
+    warnings = list(_warnings(served, job, seconds, incompatibilities, kept_s))
     if as_json:
         figures = {"job": job.name, "output_rows": cost.output_rows, "seconds": seconds, **asdict(cost)}
         schemas = {"schemas": job.schemas(served.config.table)} if schema else {}
@@ -217,7 +217,7 @@ def _warnings(
     served: Served,
     job: JobDefinition,
     seconds: float | None,
-    misfitting: Sequence[str],
+    incompatibilities: Sequence[str],
     kept_s_of: KeptSeconds,
 ) -> Iterator[str]:
     config = served.config
@@ -230,7 +230,7 @@ def _warnings(
         served.sink_of(job).refuse_used(job)
     except BackfillError as error:
         yield str(error)
-    yield from misfitting
+    yield from incompatibilities
     if job.paused and not job.from_now:
         yield "it is created paused: it reads nothing until `backfill resume`"
     if job.rate_limit == 0 and not job.from_now:

@@ -256,8 +256,8 @@ def _table(config: ServiceConfig | None, table: Path | None, format_: Format) ->
 
 
 def _fitting(table: TableSchema, format_: Format) -> TableSchema:
-    if misfit := format_.misfit(table):
-        raise usage(misfit, "a topic of the configuration, or --table")
+    if reason := format_.incompatibility(table):
+        raise usage(reason, "a topic of the configuration, or --table")
     return table
 
 

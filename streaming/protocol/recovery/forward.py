@@ -31,7 +31,7 @@ from functools import cached_property
 import structlog
 
 from schemas.job import JobDefinition
-from schemas.kinds.lanes import lanes_misfit
+from schemas.kinds.lanes import lanes_incompatibility
 from schemas.records import Barrier, VnodeProgress
 from schemas.table import TableSchema
 from state.progress_table import ProgressRow
@@ -308,7 +308,8 @@ class Forward:
         fitting = [
             n
             for n in counts
-            if not any(lanes_misfit(each, n) for each in definitions) and all(self._agree(step, jobs, n))
+            if not any(lanes_incompatibility(each, n) for each in definitions)
+            and all(self._agree(step, jobs, n))
         ]
         if not fitting:
             raise out_of_step(

@@ -11,7 +11,7 @@ import structlog
 
 from schemas.errors import Code, ConfigError, StateError
 from schemas.job import JobDefinition
-from schemas.kinds.lanes import rescale_misfit
+from schemas.kinds.lanes import rescale_incompatibility
 from schemas.settings.config import ServiceConfig
 from schemas.table import TableSchema
 from state.small_files import is_recent, last_seen_ms
@@ -165,17 +165,17 @@ def refuse_rescale(
     *,
     is_set: bool = False,
 ) -> None:
-    """Raises: ConfigError(RESCALE_REFUSED) for lanes with which a job can't run, see `rescale_misfit`.
+    """Raises: ConfigError(RESCALE_REFUSED) for lanes with which a job can't run, see `rescale_incompatibility`.
 
     `known` jobs are with True once they are read to their end; `is_set`: a `Lanes` has set the number.
     """
     jobs = list(known)
     names = {job.name for job, _ in jobs}
     jobs += [(job, False) for job in configured if job.name not in names]
-    misfit = rescale_misfit(lanes, jobs, table, partitions)
-    if misfit is not None:
+    reason = rescale_incompatibility(lanes, jobs, table, partitions)
+    if reason is not None:
         found = (
-            f"{misfit}; `backfill lanes` has set the number, before `lanes` of the file" if is_set else misfit
+            f"{reason}; `backfill lanes` has set the number, before `lanes` of the file" if is_set else reason
         )
         step = "take the new job out of the file, start, and give `backfill lanes` and `backfill create`"
         raise ConfigError(

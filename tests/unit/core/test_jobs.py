@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from schemas.errors import Code
 from schemas.job import JobDefinition
-from schemas.kinds.lanes import rescale_misfit, share_of
+from schemas.kinds.lanes import rescale_incompatibility, share_of
 from schemas.kinds.table_changes import AddColumn, IgnoreField, altered, changes_text
 from schemas.records import (
     Add,
@@ -144,7 +144,7 @@ def test_with_lanes_that_are_taken_every_partition_has_one_lane(
     if not reads_topic:
         declared |= {"output_partitions": min(partitions, of_table.vnode_count)}
     job = JobDefinition.declare(declared, of_table).with_partitions(partitions)
-    if rescale_misfit(lanes, [(job, False)], of_table, partitions) is None:
+    if rescale_incompatibility(lanes, [(job, False)], of_table, partitions) is None:
         written = [
             {job.partition_of(part) for part in share_of(lane, lanes, job.part_count)}
             for lane in range(lanes)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from schemas.avro.registered import WriterSchema
-from schemas.avro.writer_schemas import MisfitError
+from schemas.avro.writer_schemas import WriterSchemaError
 from schemas.formats.append import AppendFormat
 from schemas.formats.debezium import DebeziumFormat
 from schemas.formats.upsert import UpsertFormat
@@ -198,5 +198,5 @@ def test_an_event_has_the_fields_of_its_row() -> None:
     assert list(fields_by_registry(schema, format_).by_name) == ["c"]
     appended = fields_by_registry(WriterSchema(1, json.dumps(row)), AppendFormat(encoding="avro-registry"))
     assert list(appended.by_name) == ["c"]
-    with pytest.raises((MisfitError, LookupError, TypeError)):
+    with pytest.raises((WriterSchemaError, LookupError, TypeError)):
         fields_by_registry(WriterSchema(1, '"long"'), format_)
