@@ -1,4 +1,4 @@
-"""What code, tests and documents cite of each other is there: files, and the headings that anchors name."""
+"""Citations in code, tests and documents exist: files, and the headings that anchors name."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def citations(text: str) -> list[tuple[str, str]]:
 
 
 def is_there(path: Path, anchor: str) -> bool:
-    """Whether the file exists and, if an anchor is given, has a heading of that name."""
+    """True if the file exists and, if an anchor is given, has a heading of that name."""
     return path.exists() and (not anchor or anchor in anchors_of(path.read_text(encoding="utf-8")))
 
 

@@ -1,4 +1,4 @@
-"""Words of the product: each class has a name of its own, each docstring begins with a noun or a verb."""
+"""Words of product and tests: a class has a name of its own, a docstring begins with a noun or a verb."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.architecture.test_sizes import sources
 
 ROOMS = ("schemas", "state", "streaming")
-_FIRST = re.compile(r"(?:What|Whether|As|How|Those|Where|That|Same|The same)\b")
+_FIRST = re.compile(r"(?:What|Whether|As|How|Those|Where|If|That|Same|The same)\b")
 """First words that make a reader look elsewhere for the noun."""
 _FORMER = re.compile(r"\b(?:unfit|misfit|at fault|comes? again|twins?|steer(?:s|ing)?)\b", re.IGNORECASE)
 """Words that the field has better ones for: incompatible, invalid, redelivered, fallback, reference, control."""
@@ -19,7 +19,7 @@ _WITH_TEXT = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def docstrings() -> Iterator[tuple[Path, str]]:
-    for path in sources(*ROOMS):
+    for path in sources(*ROOMS, "tests"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, _WITH_TEXT) and (text := ast.get_docstring(node)) is not None:
                 yield path, text

@@ -73,7 +73,7 @@ class Run(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How large, how long, how often."""
+    """Sizes, durations and rates of the cases."""
 
     rows: tuple[int, ...]
     seconds: float
@@ -86,7 +86,7 @@ class Sizes:
     state: str | None
 
     def runs(self, case: Case) -> dict[int, Run]:
-        """What a case consists of, by rows of the table."""
+        """The runs of a case, by rows of the table."""
         first, long_s = self.rows[0], self.minutes * 60
         match case:
             case Case.SNAPSHOT:
@@ -217,7 +217,7 @@ def _measured(case: Case, runs: Mapping[int, Run], repeat: int, console: Console
 
 
 def _show_step(console: Console, status: Status, what: str, doing: str) -> None:
-    """Where no terminal shows the status, a line with the time: a case may take half an hour until its figures."""
+    """Show a step; without a terminal as a line with the time, as figures may take half an hour to come."""
     status.update(f"{what}: {doing}")
     if not console.is_terminal:
         console.print(f"{strftime('%X')} {what}: {doing}", highlight=False)
@@ -231,7 +231,7 @@ def _line_text(line: Line) -> str:
 
 
 def _table(summaries: list[Summary]) -> Table:
-    """What is measured of one thing stands below its name, and a spread below its median: 80 columns hold it."""
+    """The figures of each subject below its name, a spread below its median: 80 columns hold them."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("", ratio=1)
     table.add_column("median", justify="right", no_wrap=True)

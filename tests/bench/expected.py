@@ -38,7 +38,7 @@ def changed(number: int) -> Numbers:
 
 
 def end_of(number: int) -> int:
-    """Where a batch ends, with its last change: its barrier has no record."""
+    """The end of a batch, behind its last change: its barrier has no record."""
     return KEYS + (number - 1) * CHANGES
 
 
@@ -49,7 +49,7 @@ def rows_of(keys: Numbers, numbers: Numbers) -> pa.Table:
 
 
 def hashes_of(rows: pa.Table) -> Numbers:
-    """As the replica has them, of whole rows."""
+    """The hashes of whole rows, equal to the replica's."""
     return row_hashes([column.combine_chunks() for column in rows.columns], TABLE.columns)
 
 

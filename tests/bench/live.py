@@ -1,4 +1,4 @@
-"""How long live changes take: beside a backfill, after it, without a job, and at a high rate."""
+"""Latencies of live changes: during a backfill, after it, without a job, and at a high rate."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _rows_read(batches: Sequence[Batch], since: float, until: float) -> Course:
 
 
 def compaction_line(of: str, spans: Sequence[tuple[float, float]], latencies: Latencies) -> Line:
-    """What changes took during compactions, and the rest of the time."""
+    """The latencies of changes during compactions, and the rest of the time."""
     wider = [(since - 1.0, until) for since, until in spans]  # a change waits for its barrier
     inside, rest = (
         during(latencies, wider, outside=outside).percentile_ms(0.99) for outside in (False, True)
@@ -135,7 +135,7 @@ def steady(rows: int, seconds: float, rate: float, folder: Path, notify: Notify)
 def frequent(
     rows: int, interval_ms: int, seconds: float, rate: float, folder: Path, notify: Notify
 ) -> list[Line]:
-    """The same with barriers several times a second."""
+    """Live changes with barriers several times a second."""
     found = _completed(rows, seconds, rate, folder, notify, barrier_interval=f"{interval_ms}ms")
     of = f"barriers every {interval_ms} ms, {rate:,.0f} changes/s"
     p50, p99 = _latency_lines(of, found.latencies, 700)

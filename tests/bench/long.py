@@ -62,7 +62,7 @@ def history(rows: int, rate: float, seconds: float, folder: Path, notify: Notify
 
 
 def _slices_us_per_row(run: ServiceRun, name: str) -> float:
-    """What the lanes' snapshot reads of a job took, in microseconds a row."""
+    """The time of the lanes' snapshot reads of a job, in microseconds a row."""
     done = run.await_batch(lambda batch: batch.completes(name), BUILD_TIMEOUT_S)
     read = [batch for batch in run.batches if reads_snapshot(batch) and batch.at <= done.at]
     steps = [batch.fields["lane_steps"] for batch in read]

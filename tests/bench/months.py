@@ -1,4 +1,4 @@
-"""What months do to the state: as many commits as a month has checkpoints for, with retention and intervals shortened.
+"""Months of a state: as many commits as a month has checkpoints for, with retention and intervals shortened.
 
 Batches are played without Spark and Kafka (`tests.bench.player`), by processes that are killed now and then in
 the middle three fifths; the last fifth is held against the first.
@@ -107,7 +107,7 @@ def _lines(batches: int, kills: int, played: Sequence[Played], left: Left) -> li
 
 
 def _rate(what: str, batches: int, played: Sequence[Played]) -> Line:
-    """As much is younger than the retention as batches come in that time."""
+    """The rate of batches in the last fifth against the first: it decides how many are younger than the retention."""
     first, last = (
         [each.at for each in played if low < each.number / batches <= high]
         for low, high in ((0.0, _FIFTH), (1 - _FIFTH, 1.0))

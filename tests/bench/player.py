@@ -135,7 +135,7 @@ class _Lanes(LaneRunner):
 
 
 def _read(task: LaneTask, job: JobPlan, item: Slice) -> int:
-    """How many rows a slice has."""
+    """The number of rows of a slice."""
     read = task.scans[job.state.definition.scan].reader(frozenset({item.part}), TABLE.column_names)
     return sum(rows.num_rows for rows in read(item))
 
@@ -187,7 +187,7 @@ class Player:
         self._batches = Batches(setup)
 
     def play(self, batches: int, pace_s: float, look_every: int) -> Iterator[Played]:
-        """As many batches as are left; `pace_s` is the time from the begin of one to that of the next."""
+        """Play the batches that are left; `pace_s` is the time from the begin of one to that of the next."""
         compactor = Compactor(
             _compact,
             _merge,

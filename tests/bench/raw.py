@@ -1,4 +1,4 @@
-"""What librdkafka alone can do: records of an output once more, already encoded, in transactions, as fast as they go.
+"""The rate of librdkafka alone: an output's records, already encoded, sent in transactions as fast as they go.
 
 No service can send a table faster than that on the same machine: it is the limit that a snapshot is compared with.
 """

@@ -114,7 +114,7 @@ class ServiceRun:
         return [batch for batch in self.batches if batch.at > began]
 
     def await_cores(self, seconds: float) -> tuple[list[Batch], float]:
-        """The same, and how many cores the process tree kept busy in that time."""
+        """The batches of the next `seconds`, and the number of cores that the process tree kept busy in that time."""
         used_s, began = self.cpu_s(), time.monotonic()
         batches = self.await_seconds(seconds)
         return batches, (self.cpu_s() - used_s) / (time.monotonic() - began)
@@ -243,7 +243,7 @@ class Rig:
         return StableOffsets(self.kafka, self.upstream, topic, partitions, self.barrier_topic)
 
     def verdict(self, *outputs: str, **more: Any) -> Line:
-        """What `verify` finds in these outputs together; `more` as of `job`."""
+        """The verdict of `verify` on these outputs together; `more` as of `job`."""
         reports = [
             verify_job(
                 self.kafka,

@@ -1,4 +1,4 @@
-"""What more of something costs: jobs, vnodes, partitions; and how soon a new job's first row is out."""
+"""Costs of scale: more jobs, vnodes, partitions; and the time until a new job's first row is out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How fast a table goes out: against Spark's pass-through and librdkafka alone; several jobs at once, many vnodes."""
+"""Rates of snapshots: against Spark's pass-through and librdkafka alone; several jobs at once, many vnodes."""
 
 from __future__ import annotations
 

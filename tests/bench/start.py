@@ -1,4 +1,4 @@
-"""How long a start takes: a first one, one after a SIGKILL, and the building of a replica."""
+"""Durations of starts: a first one, one after a SIGKILL, and the building of a replica."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _ended_after(instant: float) -> Callable[[Batch], bool]:
 
 
 def _injected_after(instant: float) -> Callable[[Batch], bool]:
-    """Whether a batch's last barrier was injected after an instant (Unix seconds)."""
+    """True if a batch's last barrier was injected after an instant (Unix seconds)."""
     return lambda batch: unix_ms_from_epoch(batch.epoch) > instant * 1_000
 
 

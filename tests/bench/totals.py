@@ -1,4 +1,4 @@
-"""What a topic of changes adds up to, in constant memory: for tables whose keys `verify` can't hold.
+"""Totals of topics of changes, in constant memory: for tables whose keys `verify` can't hold.
 
 With the row before and after in every change, the rows that are there now have a count and a sum of hashes that follow
 from the changes alone, in any order: an INSERT adds its row, a DELETE takes its row away, an UPDATE does both. So an
@@ -70,7 +70,7 @@ def totals(
     until: int,
     on_read: OnRead = lambda _: None,
 ) -> Totals:
-    """What a topic of the format `change` adds up to, from its beginning to the barrier `until` in each partition.
+    """The totals of a topic of the format `change`, from its beginning to the barrier `until` in each partition.
 
     `columns` are those of its rows, `counted` those that count, by name. Raises: ValueError for a record that is
     not as the service writes them; TopicError, EnvironmentProblem.

@@ -81,7 +81,7 @@ class Circle:
             session.execute(statement)
 
     def identity(self, identity: str) -> None:
-        """What the database logs of rows that were: their keys (DEFAULT), or all of them (FULL)."""
+        """The part of former rows that the database logs: their keys (DEFAULT), or all of them (FULL)."""
         self.execute(f"ALTER TABLE orders REPLICA IDENTITY {identity}")
 
 

@@ -46,7 +46,7 @@ SIMPLE = {"header.converter": "org.apache.kafka.connect.storage.SimpleHeaderConv
 
 
 def upstream_of(scenario: KillScenario) -> dict[Key, Row]:
-    """What the upstream adds up to."""
+    """The totals of the upstream."""
     fold = TableFold()
     stream = RecordStream(TABLE.columns, TABLE.key_columns, CHANGE_FORM)
     with GrowingTopic(scenario.kafka, scenario.upstream, None, stream) as topic:

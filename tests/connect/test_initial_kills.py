@@ -30,7 +30,7 @@ def started(table: Table, failpoint: str | None = None, **start: Any) -> Process
 
 
 def is_read(table: Table) -> bool:
-    """As the state has it; the batch that ends the reading may have been done before a kill."""
+    """True by the state; the batch that ends the reading may have been done before a kill."""
     return table.upto() == math.inf
 
 

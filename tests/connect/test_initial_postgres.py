@@ -153,7 +153,7 @@ def await_running(process: Process, condition: Callable[[], bool], what: str) ->
 
 
 def planned(table: Table, over: Mapping[str, Any], capsys: pytest.CaptureFixture[str]) -> str:
-    """What `plan` says before the service has ever run."""
+    """The output of `plan` before the service has ever run."""
     path = table.stage.folder / "plan.json"
     path.write_text(json.dumps(table.stage.declared(**over)), encoding="utf-8")
     assert main(["plan", "-c", str(path), "--name", "copy", "--output", "copy", "--json"]) == 0

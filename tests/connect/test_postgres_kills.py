@@ -1,4 +1,4 @@
-"""Connect and the service are killed between PostgreSQL and an output, and what comes again counts once."""
+"""Connect and the service are killed between PostgreSQL and an output, and redelivered records count once."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def written(circle: Circle) -> int:
 
 
 def again(circle: Circle) -> int:
-    """How many records the connector has written twice."""
+    """The number of records that the connector has written twice."""
     found: Counter[tuple[bytes, int, str]] = Counter()
     for part in records(circle.stage.upstream.kafka, circle.stage.upstream.name):
         for message in part:

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.connect
 
 
 def fold(kafka: KafkaSettings, topic: str, table: TableSchema, format_: DebeziumFormat) -> dict[Key, Row]:
-    """What a connector's records add up to, one by one."""
+    """The rows that a connector's records add up to, read one by one."""
     reader, rows = single_records(format_, table.columns, table.key_columns), dict[Key, Row]()
     for message in (message for part in records(kafka, topic) for message in part):
         raw, value = message.key(), message.value()

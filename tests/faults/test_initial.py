@@ -22,7 +22,7 @@ FILES = 4
 
 
 def start_from_a_table(tried: KillScenario) -> None:
-    """What is on the topic now, nothing but INSERTs, becomes a Delta table, and the service's start."""
+    """Make a Delta table of the topic's records, INSERTs alone, and start the service from it."""
     codec, rows = ChangeCodec(TABLE.columns), list[Row]()
     with RangeReader(tried.kafka) as reader:
         ends = [marks.stable for marks in reader.watermarks(tried.upstream)]

@@ -104,7 +104,7 @@ def test_the_power_fails_again_and_again(kill_scenario: KillScenarios, tmp_path:
 
 
 def test_without_syncs_nothing_is_sure_to_be_left(kill_scenario: KillScenarios, tmp_path: Path) -> None:
-    """That the notes above tell of syncs, and of nothing else."""
+    """The notes of the test above tell of syncs, and of nothing else."""
     state, notes = tmp_path / "state", tmp_path / "notes"
     tried = kill_scenario(environment=noting(state, notes), config={"sync_state": False})
     with tried.live():

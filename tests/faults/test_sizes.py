@@ -1,4 +1,4 @@
-"""What an outage of hours leaves, and a topic that was there long before: handled in parts, in bounded memory.
+"""Backlogs of an outage of hours, or of an old topic, are handled in parts, in bounded memory.
 
 `OUTAGE` and `TOPIC` count records; a smaller number in the environment makes a quick run of it.
 """

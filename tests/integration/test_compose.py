@@ -61,7 +61,7 @@ class Compose:
         return self("exec", "-T", "backfill", "backfill", *words)
 
     def counts(self, job: str) -> dict[str, int]:
-        """What is in a job's output."""
+        """The counts of a job's output."""
         found: dict[str, int] = json.loads(
             self.backfill("consume", "--job", job, "--until-complete", "--count", "--format", "json")
         )

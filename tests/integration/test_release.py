@@ -42,7 +42,7 @@ def uv() -> str:
 
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a release consists of; no image, whose build is tried by the tests of compose."""
+    """The files of a release; no image, whose build is tried by the tests of compose."""
     folder = tmp_path_factory.mktemp("dist")
     run("make", "release", f"DIST={folder}", DOCKER_HOST="unix:///nowhere")
     return folder

@@ -1,4 +1,4 @@
-"""A table with a column of most types, and records of it that are at fault in each way that there is."""
+"""A table with a column of most types, and records of it that are invalid in each way that there is."""
 
 from __future__ import annotations
 

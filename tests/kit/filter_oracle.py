@@ -1,4 +1,4 @@
-"""The slow, obvious twin of `schemas.filter.columnar`: one row at a time, in plain Python.
+"""The slow, obvious reference of `schemas.filter.columnar`: one row at a time, in plain Python.
 
 Numbers are compared as fractions, so no rounding can hide; text as UTF-8 bytes; LIKE by trying every split.
 """

@@ -13,7 +13,7 @@ from typing import Any
 
 class _Server(ThreadingHTTPServer):
     request_queue_size = 128
-    """A connection that finds no room comes again after one second, then three, seven: on a busy machine, too late."""
+    """A connection without room is tried again after one second, then three, seven: too late on a busy machine."""
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that leaves, or does not trust the certificate, is no error of the server."""

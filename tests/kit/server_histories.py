@@ -199,7 +199,7 @@ def replica_with_origins_numbers(chance: random.Random, kind: str) -> list[list[
         file = chance.choice([1, 900])
         log = make(chance, clock, uuid, server=number + 1, number=100 * number + 1, file=file)
         connector = Connector(topic, chance, log)
-        # What was sent since the last offsets that were stored comes again from the replica.
+        # What was sent since the last offsets that were stored is redelivered from the replica.
         for event in before[-chance.randint(1, 4) :]:
             place = {"file": f"bin.{file:06}", "pos": 10 + len(connector.sent), "row": 0}
             moved = [

@@ -1,4 +1,4 @@
-"""What can't be copied right is refused before anything is read, each by a real server that has it so."""
+"""Tables that can't be copied right are refused before anything is read, each on a real server that has them so."""
 
 from __future__ import annotations
 

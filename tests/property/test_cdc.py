@@ -44,7 +44,7 @@ def test_at_every_barrier_the_table_is_that_of_the_events_before_it(seed: int) -
 
 
 def test_histories_have_what_they_are_for() -> None:
-    """Releases while chunks wait, events of each verdict, LSNs that go back, records that come again."""
+    """Releases while chunks wait, events of each verdict, LSNs that go back, redelivered records."""
     found, between, back, again = Counter[Verdict](), 0, 0, 0
 
     def counting(read: TableRead, due: int, events: Sequence[Event]) -> Sequence[int]:

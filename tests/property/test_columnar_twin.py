@@ -26,7 +26,7 @@ def with_nulls(array: pa.Array, nulls: Sequence[bool]) -> pa.Array:
 
 @dataclass(frozen=True)
 class Batch:
-    """The same rows twice, as columns (slices of longer arrays) and as tuples."""
+    """Rows twice, as columns (slices of longer arrays) and as tuples."""
 
     arrays: list[pa.Array]
     rows: list[Row]

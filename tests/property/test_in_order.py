@@ -1,4 +1,4 @@
-"""Records that come again and values that are left out: lanes by whole columns do what one reader does one by one."""
+"""Redelivered records and values that are left out: columnar lanes do what one reader does one by one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Histories of servers: nothing new is dropped, what comes again is dropped where the rule can know it.
+"""Histories of servers: nothing new is dropped, redelivered records are dropped where the rule can know it.
 
 The lanes see their own keys, batches are cut at random, and so are the parts of long intervals. What they drop is what
 one reader of whole partitions drops, record by record, and what really came again.

@@ -1,6 +1,6 @@
 """A connector's topic in canonical form, in chunks of any size.
 
-What comes again is left out, and what a record leaves out is filled in, as by a reader of one record after another.
+Redelivered records are left out, and what a record leaves out is filled in, as by a reader of one record after another.
 """
 
 from __future__ import annotations

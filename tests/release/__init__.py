@@ -1,1 +1,1 @@
-"""What is published beside the code: a bill of materials, and questions to OSV about what it lists."""
+"""Publications next to the code: a bill of materials, and questions to OSV about its components."""

@@ -21,7 +21,7 @@ from tests.simulation.table_reader import Selected, TableReader
 
 
 def is_within(upto: Key | None, keys: KeyRange) -> bool:
-    """Whether a chunk up to a key, None for the end of the table, is one of some keys."""
+    """True if a chunk up to a key, None for the end of the table, is one of some keys."""
     return keys.upto is None if upto is None else keys.holds(upto)
 
 
@@ -119,7 +119,7 @@ class ScriptedDatabase(DatabaseUpstream):
         return None if row is None else row.large
 
     def is_taken(self, key: int, transaction: Transaction) -> bool:
-        """Whether a statement of this transaction has to wait for another one."""
+        """True if a statement of this transaction has to wait for another one."""
         return self._database.is_taken(key, transaction)
 
     def change(self, key: int, value: str | None, transaction: Transaction, *, moves: bool = True) -> None:
@@ -157,7 +157,7 @@ class ScriptedDatabase(DatabaseUpstream):
         self.passes()
 
     def confirm(self) -> None:
-        """What was sent."""
+        """Confirm all that was sent."""
         self._connector.confirm_all()
         self.passes()
 
@@ -181,7 +181,7 @@ class ScriptedDatabase(DatabaseUpstream):
         chunk.finished = self.newest
 
     def finish_reading(self) -> None:
-        """What is left of each range is its last chunk."""
+        """Read the rest of each range as its last chunk."""
         for keys in self.ranges:
             last = self.chunk_before(keys.upto)
             if last is not None and last.finished is None:

@@ -1,4 +1,4 @@
-"""What a scenario lets happen: crashes, long pauses and failed effects, each once, at a place that is armed before."""
+"""Incidents of scenarios: crashes, long pauses and failed effects, each once, at a place that is armed before."""
 
 from __future__ import annotations
 

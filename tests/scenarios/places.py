@@ -27,7 +27,7 @@ MAINTENANCE_STEP = "maintenance"
 
 
 def step_of(words: Sequence[str]) -> str | None:
-    """What the step is called that some words mean; None if they mean none."""
+    """The name of the step that some words mean; None if they mean none."""
     text = " ".join(words)
     for pattern, step in WORDS.items():
         if match := re.fullmatch(pattern, text):
@@ -36,5 +36,5 @@ def step_of(words: Sequence[str]) -> str | None:
 
 
 def is_at(stopped_at: str, step: str) -> bool:
-    """Whether a strand has stopped before a step. Commits go on with the version that they are based on."""
+    """True if a strand has stopped before a step. Commits go on with the version that they are based on."""
     return stopped_at == step or stopped_at.startswith(f"{step} on version ")

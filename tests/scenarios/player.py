@@ -70,7 +70,7 @@ class Player:
         self._lines: list[str] = []
 
     def play(self) -> tuple[list[list[str]], list[str]]:
-        """What each block prints, and what is wrong once everything has come to its end. Raises: ScriptError."""
+        """The print of each block, and the faults once everything has come to its end. Raises: ScriptError."""
         try:
             printed = [self._play(block) for block in self._blocks]
             if self._incidents.armed is not None:

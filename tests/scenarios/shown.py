@@ -1,4 +1,4 @@
-"""What a scenario prints: the records that became visible on the outputs, and what journal, log and progress say."""
+"""Prints of scenarios: the records that became visible on the outputs, and what journal, log and progress say."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Shown:
         self._has_keys = True
 
     def news(self, world: World) -> Iterator[str]:
-        """What a committed reader sees that it did not see before, by output partition."""
+        """The records that a committed reader sees and did not see before, by output partition."""
         for output, job in world.setting.every_job.items():
             for place in world.durable.topics.partitions(output):
                 entries = committed(world.durable.topics, job, place[1])
@@ -103,7 +103,7 @@ class Shown:
     # the state ---------------------------------------------------------------------------------------------
 
     def state(self, world: World) -> Iterator[str]:
-        """How far journal, log and batches are, and each job's positions as the progress table has them."""
+        """The epochs of journal, log and batches, and each job's positions by the progress table."""
         entry = Journal(world.storage, world.setting.table).current
         plan = None if entry is None else entry.plan
         if plan is None:

@@ -25,7 +25,7 @@ class DatabaseWriter(Writer):
         return self.upstream
 
     def setting(self) -> Setting:
-        """What is open by now is committed, and what is unread are the last chunks."""
+        """Commit the open transactions, and read the rest as the last chunks."""
         self.database.settle()
         self.database.finish_reading()
         self._initial = MemorySource(self.database.begins, self.database.content)
@@ -71,7 +71,7 @@ class DatabaseWriter(Writer):
         self.database.begin()
 
     def do_barrier(self, command: Command) -> None:
-        """As everywhere."""
+        """Write a barrier, once the table has begun to be read."""
         self._require_begun(command, "the first barrier")
         super().do_barrier(command)
 

@@ -13,7 +13,7 @@ Modelled, below those ports:
     Spark       lanes in any order, tasks that run twice, one after the other or at once, jobs that fail while tasks of
                 them go on
     processes   one or two instances; each may die, or stop and go on later, before any of its steps
-    upstream    arrives bit by bit, with mutations and with records at fault
+    upstream    arrives bit by bit, with mutations and with invalid records
     database    a table of PostgreSQL and its connector: transactions side by side, snapshots, a slot; chunks of it are
                 read at any moment, lost, or read once more
     clock       stands still until something lets it go on

@@ -55,7 +55,7 @@ class Arrivals:
 
     @property
     def latest_moment(self) -> int:
-        """How far the database may be ahead: up to where the barrier after the next one is written."""
+        """The moment up to which the database may be ahead: at which the barrier after the next one is written."""
         timeline = self.changelog.timeline
         if timeline is None:
             return 0
@@ -73,11 +73,11 @@ class Arrivals:
 
     @property
     def is_over(self) -> bool:
-        """Whether there is nothing behind what may come so far."""
+        """True if nothing is left behind the records that may come so far."""
         return self.most == len(self.changelog.barriers[0])
 
     def since(self, taken: Sequence[int]) -> list[FoundBarrier]:
-        """What has come since so many barriers of each partition were taken."""
+        """The barriers behind the first `taken` of each partition."""
         return [
             found
             for number, (old, new) in enumerate(zip(taken, self.counts, strict=True))
@@ -87,7 +87,7 @@ class Arrivals:
     def between(
         self, barriers: Sequence[Sequence[Found]], number: int, old: int, new: int
     ) -> Sequence[Found]:
-        """Those of a partition, which counts the ones before its first as well."""
+        """The items of a partition between two counts, which include the ones before its first."""
         late = self.changelog.late[number]
         return barriers[number][max(old - late, 0) : max(new - late, 0)]
 
@@ -116,7 +116,7 @@ class ArrivedSource(EmbeddedBarriers):
 
 
 class _Markers(UpstreamSource):
-    """What has arrived, as barriers alone."""
+    """Barriers that have arrived, without their records."""
 
     def __init__(self) -> None:
         """Nothing of Spark's."""

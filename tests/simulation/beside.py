@@ -73,13 +73,13 @@ class OwnBeside(SeparateBarriers):
         return self._topic.delete(cut)
 
     def delete_all(self) -> None:
-        """What no owner does: also barriers that no batch has handled."""
+        """Delete also barriers that no batch has handled, as no owner does."""
         assert isinstance(self._topic, ArrivedTopic)
         self._topic.delete_all()
 
 
 class ArrivedTopic(FollowedTopic):
-    """As much of the barrier topic as has arrived; `wait` lets others run until a condition holds."""
+    """The arrived part of the barrier topic; `wait` lets others run until a condition holds."""
 
     name = "up.barriers"
 

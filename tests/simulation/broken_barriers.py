@@ -57,7 +57,7 @@ class _DeletesAhead(BarrierKeeping):
 
 
 class DeletesBarriersThatAreToCome(Instance):
-    """What is deleted of the upstream's barriers does not end with the last finished batch."""
+    """Deletes barriers of the upstream behind the last finished batch as well."""
 
     keeping_type = _DeletesAhead
 

@@ -56,7 +56,7 @@ class _FinishesNothing(Recovery):
 
 
 class PlansAnew(Batches):
-    """What is half done is begun again, as if it were new."""
+    """Begins an unfinished batch again, as if it were new."""
 
     recovery_type = _FinishesNothing
 
@@ -128,7 +128,7 @@ class AppendsPartsAgain(Batches):
 
 
 class RemembersMarks(Replica):
-    """What it commits is not what it knows, until it is opened once more."""
+    """Knows other marks than it commits, until it is opened once more."""
 
     known: Marks | None = None
 
@@ -149,7 +149,7 @@ class RemembersMarks(Replica):
 
 
 class CommitsNoMarks(Batches):
-    """What was seen of the upstream is in the memory of the process alone."""
+    """Keeps marks of the upstream in the memory of the process alone."""
 
     replica_type = RemembersMarks
 
@@ -160,7 +160,7 @@ class _CommitsOldMarks(RemembersMarks):
 
 
 class CommitsMarksLate(Batches):
-    """What was seen is committed with the next batch."""
+    """Commits marks with the next batch."""
 
     replica_type = _CommitsOldMarks
 
@@ -267,7 +267,7 @@ class _SettlesNothing(Recovery):
 
 
 class ForgetsMutations(Batches):
-    """Those of a batch that was done before the restart."""
+    """Forgets mutations of a batch that was done before the restart."""
 
     recovery_type = _SettlesNothing
 

@@ -16,7 +16,7 @@ from streaming.protocol.recovery.steps import Step
 
 
 class TakesPositionsEarly(Forward):
-    """Those of the barrier before."""
+    """Takes the positions of the barrier before."""
 
     def rows(self, jobs: Iterable[JobState], upto: int) -> list[ProgressRow]:
         return super().rows(jobs, upto - 1)

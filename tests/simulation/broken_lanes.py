@@ -224,7 +224,7 @@ class _KeepsAborted(Producer):
 
 
 class CommitsFaultyParts(_OtherProducer):
-    """What was sent before a later part turned out to be at fault is committed."""
+    """Commits records that were sent before a later part turned out to be invalid."""
 
     producer_type = _KeepsAborted
 

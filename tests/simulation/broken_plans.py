@@ -41,7 +41,7 @@ class _SeesNothingSent(Overruns):
 
 
 class GivesUpSentSlices(Batches):
-    """Those of lanes that have sent their part, too."""
+    """Gives up slices also of lanes that have sent their part."""
 
     overruns_type = _SeesNothingSent
 

@@ -76,7 +76,7 @@ class ReleasesAtOnce(TableReader):
 
 
 class ReleasesEarly(TableReader):
-    """As soon as the slot has confirmed, though the barrier has not come to the ends."""
+    """Releases as soon as the slot has confirmed, though the barrier has not come to the ends."""
 
     def proofs(self) -> Sequence[Streamed]:
         return [replace(proof, ends=(0,) * len(proof.ends)) for proof in super().proofs()]
@@ -90,7 +90,7 @@ class AsksTheTopicFirst(TableReader):
 
 
 class AsksForTheLogEarly(TableReader):
-    """How far it is written, before the snapshot is there."""
+    """Asks for the end of the log before the snapshot is there."""
 
     def __init__(self, *parts: Any) -> None:
         super().__init__(*parts)

@@ -33,7 +33,7 @@ class LeavesOutAll(Suspending):
     """From the first repeated fault on, every record of a process counts as named."""
 
     def bad_records(self) -> BadRecords:
-        """As its base until then."""
+        """All faulty records from the first repeated fault on; until then those of its decisions."""
         is_repeated = any(end.times > 1 for end in self.ends)
         return BadRecords(
             "up", self.arrivals.changelog.faulty if is_repeated else self.decisions.skip_records

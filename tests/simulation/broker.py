@@ -138,7 +138,7 @@ class Topics:
             self.logs[place].append(record._replace(transaction=transaction.number))
 
     def committed(self, place: PartitionId, *, deleted_too: bool = False) -> list[TopicEntry]:
-        """What a committed reader sees: nothing from the first undecided record on, and nothing that was deleted."""
+        """The records for a committed reader: none from the first undecided one on, and none that was deleted."""
         begin = 0 if deleted_too else self.begins.get(place, 0)
         return [
             TopicEntry(offset, each.key, each.value, each.barrier, epoch=each.epoch)
@@ -147,7 +147,7 @@ class Topics:
         ]
 
     def last_barrier(self, place: SinkPartition) -> LastBarrier | None:
-        """What a partition ends with, None for an empty one. Raises: TopicError(FOREIGN_RECORDS)."""
+        """The barrier that a partition ends with, None for an empty one. Raises: TopicError(FOREIGN_RECORDS)."""
         data = self.committed((place.topic, place.partition))
         entries = self.committed((place.barriers, place.partition)) if place.barriers else data
         last = last_of(entries[-1], place) if entries else None
@@ -157,7 +157,7 @@ class Topics:
         return last
 
     def is_undecided(self, place: PartitionId) -> bool:
-        """Whether a transaction in a partition has no marker yet."""
+        """True if a transaction in a partition has no marker yet."""
         return any(place in transaction.places for transaction in self.current.values())
 
     def letters(self, topic: str) -> list[ListedLetter]:
@@ -184,7 +184,7 @@ class Topics:
 
 
 class Broker:
-    """What clients ask of the topics, each question and each effect a step of its own."""
+    """Topics as clients see them, each question and each effect a step of its own."""
 
     def __init__(self, topics: Topics, scheduler: Scheduler) -> None:
         self.topics, self.scheduler = topics, scheduler

@@ -1,4 +1,4 @@
-"""What a simulated broker answers: what a partition ends with, and its errors."""
+"""Answers of a simulated broker: the last entry of a partition, and errors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from streaming.verify.history import TopicEntry
 
 
 def last_of(entry: TopicEntry, place: SinkPartition) -> LastBarrier:
-    """What the last entry of a partition, or of that of its barriers, says. Raises: TopicError(FOREIGN_RECORDS)."""
+    """The last barrier, by the last entry of a partition or of its barriers. Raises: TopicError(FOREIGN_RECORDS)."""
     if entry.barrier is None:
         where = f"{place.topic}-{place.partition}@{entry.offset}"
         raise foreign_records(where, "a record behind the last barrier")

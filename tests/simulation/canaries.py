@@ -75,7 +75,7 @@ class Canary:
         return self.broken
 
     def passes_without_faults(self) -> list[str]:
-        """What is wrong where nothing goes wrong: nothing, or the canary would be dead from the start."""
+        """The faults of a run without incidents: none, or the canary would be dead from the start."""
         setting = quiet_reading() if self.reading else twelve_epochs()
         setting = invalid_records() if issubclass(self.instance_type, Suspending) else setting
         setting = growing() if issubclass(self.instance_type, Altering) else setting

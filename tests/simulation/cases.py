@@ -14,7 +14,7 @@ class Case(NamedTuple):
 
 
 def broken(cases: Iterable[Case]) -> tuple[int, list[str]]:
-    """How many were played, and the broken ones: where, and what is wrong first."""
+    """The number of cases played, and the broken ones, each with the first of its faults."""
     count, found = 0, list[str]()
     for case in cases:
         count += 1

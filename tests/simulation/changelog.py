@@ -161,7 +161,7 @@ class Changelog:
         return next(homes)
 
     def rows_at(self, epoch: int, faulty: frozenset[tuple[int, int]] | None = None) -> dict[Key, Row]:
-        """The table as of a barrier, without the records that are at fault."""
+        """The table as of a barrier, without the invalid records."""
         faulty = self.faulty if faulty is None else faulty
         codec, content = ChangeCodec(self.table.columns), () if self.initial is None else self.initial.content
         rows = {self.table.key_of(row): row for row in content}

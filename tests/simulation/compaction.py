@@ -31,7 +31,7 @@ ROWS_PER_FILE = 3
 
 
 def rows_of(files: ReplicaFiles, memory: Files, table: TableSchema, *, upto: int) -> dict[Key, Row]:
-    """What base and log say that the table is as of a barrier."""
+    """The table's rows as of a barrier, by base and log."""
     rows: dict[Key, Row] = {}
     for file in (file for of_vnode in files.base.values() for file in of_vnode):
         content = with_columns(memory.contents[f"{BASE_PATH}/{file.path}"], base_schema(table), table.fills)
@@ -49,7 +49,7 @@ def rows_of(files: ReplicaFiles, memory: Files, table: TableSchema, *, upto: int
 
 
 def changes_of(files: ReplicaFiles, memory: Files, table: TableSchema) -> list[dict[str, Any]]:
-    """What the log has behind the base."""
+    """The log's changes behind the base."""
     behind = pc.field(EPOCH) > files.compacted_epoch
     contents = (memory.contents[f"{LOG_PATH}/{file.path}"] for file in files.log)
     wide = (with_columns(content, log_schema(table), table.fills) for content in contents)
@@ -88,7 +88,7 @@ class Compactor:
                 self._merge()
 
     def collect(self) -> None:
-        """What a compaction has made is used from here on."""
+        """Use the result of a compaction from here on."""
         if self._done:
             self._running = self._done = False
             self._compacting_to = 0

@@ -20,7 +20,7 @@ LOG = LogId(POSTGRESQL, "simulated", "t")
 
 
 class FromConnector(AfterOnly):
-    """What lanes may expect of its records."""
+    """A connector's form as lanes may expect it: redelivered records, unchanged values left out."""
 
     comes_again: ClassVar[bool] = True
 
@@ -30,7 +30,7 @@ class FromConnector(AfterOnly):
 
 
 class WholeFromConnector(ChangeFormat):
-    """The same of one that sends the row before each change, and leaves nothing out."""
+    """The form of a connector that sends the row before each change, and leaves nothing out."""
 
     comes_again: ClassVar[bool] = True
 
@@ -64,7 +64,7 @@ class ConnectorUpstream(Upstream):
         self._ts_ms: int | None = None
 
     def goes_on(self, log: LogId, at: int, ts_ms: int | None, *, snapshot: bool) -> None:
-        """What follows stands in this log, from this position and time on, or is a snapshot of its table."""
+        """Place the next events in this log, from this position and time on, or in a snapshot of its table."""
         self._log, self._lsn, self._ts_ms, self._is_snapshot = log, at - 1, ts_ms, snapshot
 
     def _position(self) -> LogPosition:

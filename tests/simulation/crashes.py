@@ -130,7 +130,7 @@ def play_on(
 def left_before_each_step(
     setting: Setting, order: Order, instance_type: type[Instance] = Instance, start: Durable | None = None
 ) -> tuple[list[Durable], list[str]]:
-    """What a crash before each step would leave, and what is wrong at the end without one."""
+    """The durable data that a crash before each step would leave, and the faults at the end without one."""
     left: list[Durable] = []
 
     def look(step: int, world: World) -> None:

@@ -28,7 +28,7 @@ _WORK, _SEND, _CONFIRM, _RESTART = 30, 40, 15, 1
 
 
 class Moment(NamedTuple):
-    """What a session of the database finds, and what the slot and the topic say at the same time.
+    """The view of a session of the database, with the slot's and the topic's at the same time.
 
     `ends` are behind the last record of each partition.
     """
@@ -157,7 +157,7 @@ class DatabaseUpstream(ConnectorUpstream):
         return self._last(number)
 
     def passes(self) -> None:
-        """What was sent is in the topic, and another moment has come."""
+        """Put the sent events into the topic, and begin another moment."""
         for number, events in enumerate(self._connector.topic):
             for event in events[self._mirrored[number] :]:
                 self._receive(number, event)
@@ -190,7 +190,7 @@ class DatabaseUpstream(ConnectorUpstream):
         self._ends[number] = self.topic.partitions[number][-1].offset + 1
 
     def as_row(self, key: int, stored: Stored) -> Row:
-        """As the table has it."""
+        """A stored row with the columns of the table."""
         return key, int(stored.value[1:]) % 3, stored.value, stored.large
 
     def _as_rows(self) -> dict[Key, Row]:

@@ -46,7 +46,7 @@ class NoFaults:
 
 @dataclass(frozen=True)
 class Odds:
-    """How likely things are, each at a step where it can happen. `faults` bounds deaths and pauses together."""
+    """Probabilities of faults, each at a step where it can happen. `faults` bounds deaths and pauses together."""
 
     death: float
     pause: float

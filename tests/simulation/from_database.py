@@ -20,7 +20,7 @@ CLOSING = (None, Resume(None), Throttle("copy", None), Throttle("late", None), N
 
 WHOLE, FORMS, LONG, SLOW, FAULTY = 0.3, 0.3, 1 / 3, 0.6, 0.2
 """Of all: those whose events have the rows before, whose outputs have another form, whose intervals go in parts, whose
-chunks come as barriers do, and those with records at fault."""
+chunks come as barriers do, and those with invalid records."""
 
 PACED_SEED = 9
 """Of the settings that are not random."""
@@ -147,7 +147,7 @@ def job_of(
 
 
 def _limits(rng: random.Random) -> Limits:
-    """Where nothing reads yet, intervals of more than a few records go in parts, and release nothing."""
+    """Limits with which, while nothing reads yet, longer intervals go in parts, and release nothing."""
     if rng.random() >= LONG:
         return Limits()
     return Limits(interval_records=rng.choice([1, 3, 6]), part_records=rng.choice([1, 2]))

@@ -180,7 +180,7 @@ def draw_setting(rng: random.Random) -> Setting:
 
 
 def _lanes(drawn: list[int], partitions: int, *, otherwise: int, share: bool) -> tuple[int, ...]:
-    """Those that divide the partitions of every output, or are no more than that, where lanes may have some each."""
+    """The numbers of lanes that divide the partitions of every output; with `share` any that are no more than these."""
     return tuple(
         lanes if partitions % lanes == 0 or (share and lanes <= partitions) else otherwise for lanes in drawn
     )
@@ -312,7 +312,7 @@ def _start(world: World, held: random.Random) -> None:
 
 
 def _meddle(world: World, rng: random.Random, held: random.Random) -> None:
-    """What an operator, or a supervisor that is wrong, may do at any time."""
+    """Act as an operator, or a supervisor that is wrong, may at any time."""
     paused = [instance for instance in world.alive if instance.process.paused]
     match rng.choice(["continue", "continue", "start", "time passes", "power failure"]):
         case "continue" if paused:

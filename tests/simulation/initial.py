@@ -49,7 +49,7 @@ class MemorySource:
 
 
 def rows_as(rows: Sequence[Row], table: TableSchema) -> pa.Table:
-    """As Arrow columns."""
+    """Rows as Arrow columns."""
     schema = pa.schema([(column.name, column.type.arrow) for column in table.columns])
     columns = {name: [row[i] for row in rows] for i, name in enumerate(table.column_names)}
     return pa.table(columns, schema=schema)

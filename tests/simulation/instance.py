@@ -192,7 +192,7 @@ class Instance:
             self._earliest = plan.end_offsets if is_done else plan.first_offsets
 
     def refuse_lost(self, plan: BatchPlan) -> None:
-        """As a reader of the topic does it. Raises: InputError(DATA_LOST)."""
+        """Refuse a plan whose records are lost, as a reader of the topic does. Raises: InputError(DATA_LOST)."""
         for number, (first, earliest) in enumerate(zip(plan.first_offsets, self._earliest, strict=False)):
             if first < min(earliest, plan.end_offsets[number]):
                 found = f"records from offset {earliest} on"
@@ -310,7 +310,7 @@ class Instance:
         return bool(self.storage.newest_row(JOURNAL_PATH)["owner"] == self.process.name)
 
     def sink_of(self, job: JobDefinition) -> Sink:
-        """As the registry has it, with a simulated Kafka."""
+        """The sink by the table of sinks, with a simulated Kafka."""
         if isinstance(job.sink, ToKafka):
             return SimulatedSink(self.broker)
         return SINKS[type(job.sink)](job.sink, cast("SinkSetup", None))

@@ -34,7 +34,7 @@ def table_by_partition(partitions: int) -> TableSchema:
 
 
 def by_partition(job: JobDefinition, partitions: int) -> JobDefinition:
-    """The same job of the table whose vnodes are the upstream's partitions, which the service counts."""
+    """The job for the table whose vnodes are the upstream's partitions, which the service counts."""
     declaration = {**json.loads(job.to_json()), "output_partitions": None}
     return JobDefinition.declare(declaration, table_by_partition(partitions))
 
@@ -66,7 +66,7 @@ def job_of(
 
 
 def in_form(job: JobDefinition, form: str) -> JobDefinition:
-    """The same job with an output of this form, whose barriers are in a topic of their own."""
+    """The job with its output in this form, whose barriers are in a topic of their own."""
     barriers = f"{job.output}.barriers"
     declaration = {**json.loads(job.to_json()), "format": form, "barrier_topic": barriers}
     declaration = {key: value for key, value in declaration.items() if key not in ("encoding", "tombstones")}
@@ -74,14 +74,14 @@ def in_form(job: JobDefinition, form: str) -> JobDefinition:
 
 
 def of_extent(job: JobDefinition, drawn: float) -> JobDefinition:
-    """The same job, or one that sends less, by a number from 0 to 1."""
+    """The job, or one that sends less, by a number from 0 to 1."""
     if drawn < FROM_NOW:
         return replace(in_form(job, "upsert"), from_now=True)
     return replace(job, until_complete=drawn < FROM_NOW + UNTIL_COMPLETE)
 
 
 def shown_otherwise(job: JobDefinition, chance: random.Random) -> JobDefinition:
-    """The same job, or one whose columns have other names or a mask, and whose records have another key."""
+    """The job, or one whose columns have other names or a mask, and whose records have another key."""
     names = [OutputColumn("key", "id"), OutputColumn("m", "n")]
     masked = [OutputColumn("n", "n", "null"), OutputColumn("id", "id")]
     columns = {"names": names, "mask": masked, "value": names[1:]}.get(chance.choice(SHOWN))
@@ -93,7 +93,7 @@ def shown_otherwise(job: JobDefinition, chance: random.Random) -> JobDefinition:
 
 
 def reading_topic(job: JobDefinition) -> JobDefinition:
-    """The same job with `read: topic`, whose partitions the service counts."""
+    """The job with `read: topic`, whose partitions the service counts."""
     return replace(job, scan=TopicScan(), output_partitions=0)
 
 

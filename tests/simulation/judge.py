@@ -1,4 +1,4 @@
-"""What must be so at the end of every history, whatever happened in it.
+"""Conditions at the end of every history, whatever happened in it.
 
 law           each output, read committed, is what `verify` asks for (docs/contract.md#the-law), and complete
 barriers      no partition holds one twice
@@ -226,7 +226,7 @@ def _plans(world: World) -> Iterator[str]:
         same = replace(before, skipped=plan.skipped, parked=plan.parked)
         others = same.jobs if world.setting.parks else _without_dropped(same.jobs, plan.jobs)
         if replace(plan, jobs=same.jobs) == same and _is_less(plan.jobs, others, table):
-            continue  # the same without records at fault, or without slices that were too much
+            continue  # the same without invalid records, or without slices that were too much
         if before.until is not None:
             begins = plan.first_offsets[: len(before.until)]
             if (plan.start, begins) != (before.start, before.until):
@@ -264,7 +264,7 @@ def _without_dropped(jobs: Sequence[JobPlan], left: Sequence[JobPlan]) -> list[J
 
 
 def _is_less(jobs: Sequence[JobPlan], others: Sequence[JobPlan], table: TableSchema) -> bool:
-    """Whether jobs are the same ones, which may have got columns, or be paused and read less."""
+    """True if jobs are the same ones, which may have got columns, or be paused and read less."""
     return len(jobs) == len(others) and all(
         job.state
         in (
@@ -286,7 +286,7 @@ def _without_faulty(changelog: Changelog) -> list[list[TopicEntry]]:
 
 
 def _faulty(world: World) -> frozenset[tuple[int, int]]:
-    """Records at fault, and those of which a change was too long for an output."""
+    """Invalid records, and those of which a change was too long for an output."""
     parked = (item for plan in plans_of(world) for item in plan.parked)
     too_long = ((item.partition, item.offset) for item in parked if item.code is Code.RECORD_TOO_LARGE)
     return world.setting.changelog.faulty.union(too_long)

@@ -1,4 +1,4 @@
-"""What must be so of a table that was read from its database, beside what is so of every table.
+"""Conditions on a table that was read from its database, in addition to those on every table.
 
 log         of each key: its row as of the barrier that released it, if it had one, and its changes behind that
 plans       what is released never falls; a chunk that was read stays as it is, files too, until it is released
@@ -65,7 +65,7 @@ def _left(reading: Reading, *, is_same: bool) -> dict[Chunk, tuple[str, ...]]:
 
 
 def places_of_released(world: World, after: int) -> Iterator[Place]:
-    """Where the records lie that the log has to hold behind a barrier; of rows of chunks only how many."""
+    """Locations of the records that the log has to hold behind a barrier; of rows of chunks only their number."""
     changelog, table = world.setting.changelog, world.setting.table
     codec, releases = ChangeCodec(table.columns), dict(_releases(world))
 

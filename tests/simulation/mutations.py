@@ -26,7 +26,7 @@ def mutations(jobs: Sequence[JobDefinition], rng: random.Random) -> Iterator[Mut
 def next_mutation(
     riding: Iterator[Mutation], rng: random.Random, rescales: random.Random | None
 ) -> Mutation | None:
-    """That of the next barrier, if it has one; where lanes change, each other barrier has a change of them."""
+    """The next barrier's mutation, if any; with `rescales` each barrier without one gets a change of lanes."""
     if rng.random() < 0.4:
         return next(riding)
     return None if rescales is None else Lanes(rescales.choice([1, 2, 3, 4]))

@@ -19,7 +19,7 @@ class Killed(BaseException):
 
 
 class Process:
-    """What lives and dies together."""
+    """Strands that live and die together."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -50,7 +50,7 @@ class Strand:
 
     @property
     def ready(self) -> bool:
-        """Whether it could go on now."""
+        """True if it could go on now."""
         return not (self.done or self.process.paused) and (self.until is None or self.until())
 
 
@@ -61,10 +61,10 @@ class FaultPolicy(Protocol):
         """Who goes on."""
 
     def interruption(self, strand: Strand) -> str:
-        """What happens to the strand's process before its effect: `nothing`, `death` or `pause`."""
+        """The incident of the strand's process before its effect: `nothing`, `death` or `pause`."""
 
     def outcome(self, of: str, harmless: str, *others: str) -> str:
-        """What becomes of an effect."""
+        """The outcome of an effect."""
 
 
 class Scheduler:
@@ -100,7 +100,7 @@ class Scheduler:
             raise Killed
 
     def outcome(self, of: str, harmless: str, *others: str) -> str:
-        """What the policy makes of an effect; nothing but the harmless outside of strands."""
+        """The policy's outcome of an effect; outside of strands always a harmless one."""
         if getcurrent() not in self._by_greenlet:
             return harmless
         chosen = self.policy.outcome(of, harmless, *others)

@@ -1,4 +1,4 @@
-"""What a crash leaves, as a new instance sees it: equal for two crashes that nothing can tell apart afterwards.
+"""Digests of what a crash leaves, as a new instance sees it: equal where nothing can tell two crashes apart.
 
     outputs     what is committed or undecided, in order; transactions by what they hold, not by their numbers
     tables      rows and marks of the newest version, file by file; the replica also as the journal's plan pins it

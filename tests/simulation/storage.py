@@ -43,7 +43,7 @@ class Version:
 
     @cached_property
     def actions(self) -> pa.Table:
-        """As `DeltaTable.get_add_actions(flatten=True)` gives them."""
+        """The add actions, as `DeltaTable.get_add_actions(flatten=True)` gives them."""
         return pa.Table.from_pylist(list(self.files.values())) if self.files else _NO_ACTIONS
 
 
@@ -102,7 +102,7 @@ class Files:
         self.is_mixed = backup.is_mixed
 
     def has_plan(self) -> bool:
-        """Whether the journal holds one, torn commits left out: without it the state is a new one, not an older one."""
+        """True if the journal holds one, torn commits left out: without it the state is a new one, not an older one."""
         versions = self.tables.get("journal", [])
         whole = versions[:-1] if "journal" in self.torn else versions
         files = whole[-1].files if whole else {}
@@ -111,11 +111,11 @@ class Files:
 
     @property
     def at_risk(self) -> list[str]:
-        """What a power failure may take."""
+        """The paths that a power failure may take."""
         return list(self.unsynced | self.unnamed)
 
     def lose_power(self, loss: Loss) -> None:
-        """What it does take."""
+        """Lose the paths at risk, each as `loss` says."""
         for path in self.at_risk:
             left = loss(path)
             if left == "kept" or (left == "empty" and path not in self.unsynced):
@@ -178,7 +178,7 @@ class MemoryStorage(Storage):
         return dict(row)
 
     def every_row(self, path: str, column: str) -> Iterator[Any]:
-        """What a column of a table of one row has been, from its first version on; likewise."""
+        """The values of a column of a table of one row, from its first version on; likewise."""
         for version in self.memory.tables[path]:
             for file in version.files:
                 yield self.memory.contents[f"{path}/{file}"][column][0].as_py()

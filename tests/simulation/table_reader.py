@@ -27,7 +27,7 @@ ROWS_PER_FILE = 2
 
 
 class Selected(NamedTuple):
-    """What a session has read."""
+    """The rows that a session has read."""
 
     keys: KeyRange
     moment: Moment
@@ -55,7 +55,7 @@ class TableReader(ReadsTable):
 
     @property
     def now(self) -> Moment:
-        """What can be seen of the database."""
+        """The state of the database by now."""
         return self.timeline.moments[self.arrivals.moment]
 
     # the door ----------------------------------------------------------------------------------------------
@@ -112,13 +112,13 @@ class TableReader(ReadsTable):
             keys = None if upto == keys.upto else KeyRange(upto, keys.upto)
 
     def may_read(self, keys: KeyRange) -> Callable[[], bool]:
-        """Whether the time has come for the first of some keys."""
+        """A condition that the time has come for the first of some keys."""
         arrivals, pace = self.arrivals, self.timeline.pace
         first = 0 if keys.after is None else int(keys.after[0])
         return lambda: self.closed or pace is None or first <= arrivals.counts[0] * pace
 
     def later(self) -> Callable[[], bool]:
-        """Whether another barrier has come, if one comes at all."""
+        """A condition that another barrier has come, if one comes at all."""
         arrivals, before = self.arrivals, self.arrivals.counts[0]
         return lambda: self.closed or arrivals.counts[0] > before or not arrivals.waiting()
 
@@ -132,7 +132,7 @@ class TableReader(ReadsTable):
         return Selected(KeyRange(keys.after, upto), moment, tuple(moment.rows[key] for key in taken))
 
     def written_lsn(self, selected: Selected) -> int:
-        """How far the log is written by now."""
+        """The end of the written log by now."""
         return self.now.written_lsn
 
     def stage(self, selected: Selected) -> tuple[str, ...]:
@@ -161,7 +161,7 @@ class TableReader(ReadsTable):
         return self.closed
 
     def _is_further(self) -> bool:
-        """Whether the slot has moved since it was asked."""
+        """True if the slot has moved since it was asked."""
         return not self._proofs or self._proofs[-1].lsn != self.now.confirmed_lsn
 
     # others ------------------------------------------------------------------------------------------------

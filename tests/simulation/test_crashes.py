@@ -48,7 +48,7 @@ def test_the_law_holds_after_a_crash_of_jobs_that_begin_now_or_end() -> None:
 
 @pytest.mark.slow
 def test_crashes_that_leave_the_same_go_on_the_same() -> None:
-    """What counts as the same after two crashes is met after one as well; from there on nothing differs."""
+    """A digest that two crashes leave is left by one as well; from there on nothing differs."""
     by_digest: dict[bytes, Durable] = {}
     once, _ = left_before_each_step(twelve_epochs(), ORDERS[0])
     for left in once:

@@ -1,4 +1,4 @@
-"""What a crash may leave of a batch: from each subset of its effects, by name, the service comes to the same result."""
+"""Parts of a batch that a crash may leave: from each subset of its effects, by name, the result is the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is redelivered behind a restart is known as such, though nothing of the last batch is there to be read."""
+"""Records redelivered behind a restart are known as such, though nothing of the last batch is there to be read."""
 
 from __future__ import annotations
 

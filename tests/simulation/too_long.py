@@ -34,7 +34,7 @@ def long_changes() -> Setting:
 
 @cache
 def long_changes_of_two_lanes() -> Setting:
-    """The same, where a job reads the topic: another lane may send it what is too long for the first job."""
+    """The long changes with a job that reads the topic: another lane may send it those too long for the first job."""
     return _setting(lambda barriers: 20, reads_topic=True)
 
 

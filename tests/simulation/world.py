@@ -32,7 +32,7 @@ MOST_TURNS = 5_000
 
 @dataclass(frozen=True)
 class Setting:
-    """What a history is about; `lanes` are the choices for each start of an instance."""
+    """The setting of a history; `lanes` are the choices for each start of an instance."""
 
     table: TableSchema
     changelog: Changelog
@@ -55,7 +55,7 @@ class Setting:
 
 @dataclass
 class Durable:
-    """What survives every crash."""
+    """Data that survives every crash."""
 
     topics: Topics
     files: Files

@@ -104,7 +104,7 @@ def test_an_upstream_whose_records_do_not_say_what_was_there_is_refused() -> Non
     assert "format: change" in (JOB.scan.incompatibility_with_format(UpsertFormat()) or "")
     assert "format: change" in (
         JOB.scan.incompatibility_with_format(DebeziumFormat(before="full")) or ""
-    )  # its records come again
+    )  # its records are redelivered
 
 
 TRIMMED = (Watermarks(9, 12, 12),)

@@ -170,7 +170,7 @@ class LocalStore(RowStore):
             txn.delete(_EPOCH, db=self._meta)
 
     def fill(self, rows: Written) -> None:
-        """If the disk is full, the space that the store took is freed for others."""
+        """Put rows into it. If the disk is full, the space that the store took is freed for others."""
         pairs = sorted([*self._pairs(rows), *((key, b"") for key in _short(rows.gone))])
         with explained(self._folder):
             try:

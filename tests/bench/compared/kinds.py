@@ -126,7 +126,7 @@ def _measured(bench: Rig, kind: _Kind, rows: int, seconds: float, rate: float, n
 
 
 def _done(batch: Batch, name: str) -> int | None:
-    """How many parts of a job are complete; None while there is no such job."""
+    """The number of complete parts of a job; None while there is no such job."""
     done = batch.fields.get(f"vnodes_done.{name}")
     return None if done is None else int(done)
 

@@ -64,7 +64,7 @@ def _budgeted(
 
 
 def _same_totals(bench: Rig) -> Line:
-    """How many outputs add up to something else than the upstream."""
+    """The number of outputs that add up to something else than the upstream."""
     outputs = (_FREE, _BUDGETED)
     epoch = min(last_common_epoch(bench.kafka, output) for output in outputs)
     expected, *found = (

@@ -1,1 +1,1 @@
-"""What a measurement is printed, kept and drawn as."""
+"""Figures of measurements: printed, kept and drawn."""

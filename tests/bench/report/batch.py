@@ -48,15 +48,15 @@ class Batch:
         return int(self.fields["epoch"])
 
     def completes(self, job: str = OUTPUT) -> bool:
-        """Whether the job's backfill is complete after it."""
+        """True if the job's backfill is complete after it."""
         return bool(self.fields.get(f"vnodes_done.{job}") == self.fields["vnodes"])
 
 
 def all_complete(names: Collection[str]) -> Callable[[Batch], bool]:
-    """Whether the backfills of all these jobs are complete after a batch."""
+    """True if the backfills of all these jobs are complete after a batch."""
     return lambda batch: all(map(batch.completes, names))
 
 
 def reads_snapshot(batch: Batch) -> bool:
-    """Whether a slice is part of the batch."""
+    """True if a slice is part of the batch."""
     return batch.snapshot_rows > 0

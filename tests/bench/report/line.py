@@ -18,7 +18,7 @@ Course = tuple[tuple[float, float], ...]
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What one run gave. `ratio` is value / compared, None where nothing is compared."""
+    """A figure of one run. `ratio` is value / compared, None where nothing is compared."""
 
     what: str
     value: float
@@ -29,13 +29,13 @@ class Line:
 
     @property
     def ratio(self) -> float | None:
-        """How the value stands to what it is compared with."""
+        """The value / the one that it is compared with."""
         return self.value / self.compared if self.compared else None
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The same line of several runs: each one's value, medians of the rest, and the course of the last run."""
+    """A line of several runs: each one's value, medians of the rest, and the course of the last run."""
 
     what: str
     unit: str
@@ -133,7 +133,7 @@ def median(values: Iterable[float]) -> float:
 def course(
     values: Iterable[tuple[float, float]], step_s: float, of: Callable[[Sequence[float]], float] = median
 ) -> Course:
-    """What `of` makes of the values of each `step_s` seconds. `values` are (Unix seconds, value)."""
+    """The values of each `step_s` seconds, summarised by `of`. `values` are (Unix seconds, value)."""
     steps: dict[int, list[float]] = {}
     began: float | None = None
     for at, value in values:

@@ -39,7 +39,7 @@ def draw(lines: Sequence[Summary], file: Path) -> None:
 
 
 def draw_cost(results: Mapping[str, Sequence[Summary]], file: Path) -> None:
-    """What the service uses of the CPU in an hour, by case; nothing unless two cases have measured it."""
+    """Draw the service's CPU minutes an hour, by case; nothing unless two cases have measured it."""
     used = {
         line.what.rpartition(": ")[0]: line.value * _MINUTES_AN_HOUR
         for lines in results.values()

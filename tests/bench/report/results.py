@@ -19,7 +19,7 @@ from tests.bench.report.line import Summary
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a case gave, and on which day (ISO 8601)."""
+    """The result of a case, and its day (ISO 8601)."""
 
     date: str
     lines: Sequence[Summary]

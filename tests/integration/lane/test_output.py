@@ -22,7 +22,7 @@ pytestmark = pytest.mark.kafka
 
 
 def last_barrier(kafka: KafkaSettings, topic: str, partition: int) -> int | None:
-    """As a lane asks for it."""
+    """The last barrier of a partition, asked for as by a lane."""
     with RangeReader(kafka) as reader:
         (found,) = output.last_barriers(reader, [SinkPartition(topic, partition)]).values()
         return None if found is None else found.epoch

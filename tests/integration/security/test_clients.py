@@ -25,7 +25,7 @@ REFUSAL_LIMIT_S = 30
 
 
 def settings(folder: Path, section: dict[str, Any]) -> KafkaSettings:
-    """As a command reads them from a file."""
+    """Settings of clients, as a command reads them from a file."""
     path = folder / "kafka.yaml"
     with path.open("w") as file:
         YAML(typ="safe").dump(section, file)

@@ -1,4 +1,4 @@
-"""Records at fault are parked: once, as they came, in the dead letters of every open job; nothing else is left out."""
+"""Invalid records are parked: once, as they came, in the dead letters of every open job; nothing else is left out."""
 
 from __future__ import annotations
 

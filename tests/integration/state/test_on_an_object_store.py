@@ -55,7 +55,7 @@ def folder(tmp_path: Path) -> str:
 
 
 def take_overs(root: str, count: int, owner: str, together: Barrier) -> list[bool]:
-    """Whether it got each of some new states, which both make, and then take over, at one moment."""
+    """Results of taking over some new states, which both processes make, and then take over, at one moment."""
     won: list[bool] = []
     try:
         for number in range(count):

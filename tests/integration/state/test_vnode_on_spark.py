@@ -1,4 +1,4 @@
-"""The vnode's Python twin against Spark's own expression, over every type that a key may have."""
+"""The vnode's reference in Python against Spark's own expression, over every type that a key may have."""
 
 from __future__ import annotations
 

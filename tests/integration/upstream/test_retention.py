@@ -1,4 +1,4 @@
-"""How long a topic keeps what was not read yet, on a broker."""
+"""Retention of records that were not read yet, on a broker."""
 
 from __future__ import annotations
 

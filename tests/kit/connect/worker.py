@@ -95,7 +95,7 @@ class Connect:
     def start(self, *, flush_interval_ms: int = 500) -> None:
         """Start it, or start it again; returns before it answers.
 
-        What it has written since the last flush of its offsets comes again after a kill.
+        Records written since the last flush of its offsets are redelivered after a kill.
         """
         port = self._url.rsplit(":", 1)[1]
         properties = self._folder / "worker.properties"
