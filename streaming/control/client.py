@@ -164,7 +164,7 @@ class ControlClient:
             return found
         raise TopicError(
             Code.OUTPUT_TOPIC_MISMATCH,
-            found=f"no job {name} any more: the service found its output topic unfit, or its schemas were refused",
+            found=f"no job {name} any more: its output topic was found incompatible, or its schemas were refused",
             expected="a topic of that many partitions, and empty",
             next_step="see the service's log line `mutation`; create the job with another output",
         )

@@ -72,7 +72,7 @@ class FedPage:
     disk: DiskStatus | None = DISK
     paused: bool = False
     ways: list[WayOn] = field(default_factory=list)
-    steered: list[Mutation] = field(default_factory=list)
+    mutations: list[Mutation] = field(default_factory=list)
     begin_s: float = field(default_factory=time.time)
     shown: Callable[[FedPage], Shown] = lambda fed: fed.two_jobs()
     delay_s: float = 0.25
@@ -154,7 +154,7 @@ class FedPage:
 
     def send(self, mutation: Mutation) -> str:
         """Take effect at once."""
-        self.steered.append(mutation)
+        self.mutations.append(mutation)
         if isinstance(mutation, Pause | Resume):
             self.paused = isinstance(mutation, Pause)
             word = "pause" if self.paused else "resume"

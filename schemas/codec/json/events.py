@@ -129,8 +129,8 @@ class EventShape:
         arrays.append(self._sources([each.source for each in decoded]))
         for get in self._images:
             found = list(map(get, decoded))
-            structs, odd = self._row.structs([self._no_row if each is None else each for each in found])
-            unusual |= odd
+            structs, fallback = self._row.structs([self._no_row if each is None else each for each in found])
+            unusual |= fallback
             arrays.append(_where_found(structs, found))
         return pa.StructArray.from_arrays(arrays, fields=list(self._kind)), unusual
 

@@ -232,12 +232,12 @@ class RowShape:
         for column, gets, kind in zip(self._columns, self._get, self._kind, strict=False):
             found = [list(map(get, decoded)) for get in gets]
             if column.is_plain:
-                array, odd = finished(column.cell, found[0], kind.type)
+                array, fallback = finished(column.cell, found[0], kind.type)
             else:
-                array, odd = _with_fill(column, found, kind.type)
+                array, fallback = _with_fill(column, found, kind.type)
             arrays.append(array)
-            if odd is not None:
-                unusual |= odd
+            if fallback is not None:
+                unusual |= fallback
             if self._exact and array.null_count:
                 unusual |= array.is_null().to_numpy(zero_copy_only=False)
         return pa.StructArray.from_arrays(arrays, fields=list(self._kind)), unusual
@@ -254,10 +254,10 @@ def _with_fill(
     if all(is_there):
         return finished(column.cell, values, kind)
     nothing = msgspec.Raw() if column.cell.kind is msgspec.Raw else None
-    array, odd = finished(column.cell, [each if _is_there(each) else nothing for each in values], kind)
+    array, fallback = finished(column.cell, [each if _is_there(each) else nothing for each in values], kind)
     if column.fill is not None:
         array = pc.if_else(pa.array(is_there), array, pa.scalar(column.fill, kind))
-    return array, odd
+    return array, fallback
 
 
 def _is_there(value: Any) -> bool:
@@ -291,7 +291,7 @@ def finished(cell: JsonCell, values: Sequence[Any], kind: pa.DataType) -> tuple[
             return pa.nulls(1, kind), np.ones(1, np.bool_)
     middle = len(values) // 2
     halves = [finished(cell, part, kind) for part in (values[:middle], values[middle:])]
-    flags = [np.zeros(len(array), np.bool_) if odd is None else odd for array, odd in halves]
+    flags = [np.zeros(len(array), np.bool_) if fallback is None else fallback for array, fallback in halves]
     return pa.concat_arrays([array for array, _ in halves]), np.concatenate(flags)
 
 

@@ -25,7 +25,7 @@ from schemas.records import Alter
 from schemas.settings.documents import mapping_in
 from schemas.types import TypeName
 from streaming.cli.configuration import ConfigOption, usage
-from streaming.cli.jobs.commands import lead_on, steer
+from streaming.cli.jobs.commands import lead_on, send_mutation
 from streaming.cli.jobs.options import RequestOptions
 from streaming.cli.jobs.served import Served
 from streaming.source.barriers.injecting.control_requests import AlterAndTryAgain
@@ -102,7 +102,7 @@ def command(
         lead_on(served, AlterAndTryAgain(changes), request)
         return
     served.check_changes(changes)
-    steer(served, Alter(changes_text(changes)), request)
+    send_mutation(served, Alter(changes_text(changes)), request)
 
 
 def _added(texts: Sequence[str], fill: str | None, accept_missing: bool) -> Iterator[TableChange]:

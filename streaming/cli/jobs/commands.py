@@ -56,13 +56,13 @@ def create(
     served.sink_of(job).refuse_used(job)
     if job.format.framed:
         served.output_schemas.register(job)
-    with served.steering(request.timeout) as steering:
+    with served.control_client(request.timeout) as client:
         if request.no_wait and not wait:
-            steering.send(mutation)
+            client.send(mutation)
             _print(f"sent; {job.name} starts at the end of the batch that holds its barrier", _SENT, request)
             return
-        applied = steering.apply(mutation)
-        seen = steering.await_job(job.name)
+        applied = client.apply(mutation)
+        seen = client.await_job(job.name)
     text = f"{job.name}: starts at barrier {seen.start}, after {applied.elapsed_s:.1f} s; output {job.output}"
     fields = {"job": job.name, "start": seen.start, "seconds": applied.elapsed_s, "output": job.output}
     _print(text, fields, request)
@@ -100,7 +100,7 @@ def pause(
     if initial:
         _pace(config, "pause", job, request, every=every)
     else:
-        steer(Served.of(config), Pause(_one(job, every)), request)
+        send_mutation(Served.of(config), Pause(_one(job, every)), request)
 
 
 def resume(
@@ -127,7 +127,7 @@ def resume(
     elif initial:
         _pace(config, "resume", job, request, every=every)
     else:
-        steer(Served.of(config), Resume(_one(job, every)), request)
+        send_mutation(Served.of(config), Resume(_one(job, every)), request)
 
 
 def throttle(
@@ -149,7 +149,7 @@ def throttle(
         expected = "a job and its rows per second, or --initial and those of the table"
         raise usage("no rows per second", expected)
     else:
-        steer(Served.of(config), Throttle(job, _limit(rows_per_second)), request)
+        send_mutation(Served.of(config), Throttle(job, _limit(rows_per_second)), request)
 
 
 def drop(
@@ -172,7 +172,7 @@ def drop(
     if served.state_reader.suspended_end() is not None:
         lead_on(served, DropAndTryAgain(job), request, deletes=delete_topics)
     else:
-        steer(served, Drop(job), request, deletes=delete_topics)
+        send_mutation(served, Drop(job), request, deletes=delete_topics)
 
 
 def lanes(
@@ -185,7 +185,7 @@ def lanes(
 
     It stays so through restarts, whatever `lanes` of the file says. All jobs have to be able to run with it.
     """
-    steer(Served.of(config), Lanes(number), request)
+    send_mutation(Served.of(config), Lanes(number), request)
 
 
 def stop(config: ConfigOption = None, *, request: RequestOptions) -> None:
@@ -197,13 +197,13 @@ def stop(config: ConfigOption = None, *, request: RequestOptions) -> None:
     if served.state_reader.suspended_end() is not None:
         lead_on(served, EndProcess(), request)
     else:
-        steer(served, Stop(), request)
+        send_mutation(served, Stop(), request)
 
 
 def lead_on(
     served: Served, action: SuspendedAction, request: RequestOptions, *, deletes: bool = False
 ) -> None:
-    """Send a suspended table a decision, and print what came of it. `deletes` as in `_steer`."""
+    """Send a suspended table a decision, and print what came of it. `deletes` as in `send_mutation`."""
     from streaming.control.client import send_suspended
     from streaming.control.suspended import await_outcome, not_suspended, suspended_again
 
@@ -263,7 +263,9 @@ def _pace(
     _print(f"table: {text}, {shown['rows']:,} of about {shown['of']:,} rows were read", shown, request)
 
 
-def steer(served: Served, mutation: Mutation, request: RequestOptions, *, deletes: bool = False) -> None:
+def send_mutation(
+    served: Served, mutation: Mutation, request: RequestOptions, *, deletes: bool = False
+) -> None:
     """Check a mutation, send it and, if wanted, wait until it took effect; print the result in one line.
 
     `deletes`: once a job is dropped, so are its topics.
@@ -271,12 +273,12 @@ def steer(served: Served, mutation: Mutation, request: RequestOptions, *, delete
     served.check(mutation)
     topics = served.topics_of(mutation.job) if isinstance(mutation, Drop) and deletes else ()
     served.refuse_ended()
-    with served.steering(request.timeout) as steering:
+    with served.control_client(request.timeout) as client:
         if request.no_wait:
-            steering.send(mutation)
+            client.send(mutation)
             _print("sent; it takes effect at the end of the batch that holds its barrier", _SENT, request)
             return
-        applied = steering.apply(mutation)
+        applied = client.apply(mutation)
     text = f"{applied.report.text}: since barrier {applied.barrier.curr}, after {applied.elapsed_s:.1f} s"
     fields = {"applied": applied.report.text, "barrier": applied.barrier.curr, "seconds": applied.elapsed_s}
     _print_done(text, fields, request, served, topics, deletes=deletes)

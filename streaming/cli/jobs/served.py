@@ -85,7 +85,7 @@ class Served:
 
         return OutputSchemas(self.config.registry, self.config.table)
 
-    def steering(self, timeout_s: float) -> ControlClient:
+    def control_client(self, timeout_s: float) -> ControlClient:
         """The way to send requests; a context."""
         from streaming.control.client import ControlClient
 

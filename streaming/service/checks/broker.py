@@ -20,7 +20,7 @@ from schemas.topics import DEAD_LETTERS_SUFFIX
 from streaming.kafka.errors import is_missing, is_refusal, translate
 from streaming.kafka.topics import answered, missing_topic, partitions_of, watermarks
 from streaming.service.checks.surroundings import Finding, Grade, Surroundings
-from streaming.source.barriers.injecting.target import refuse_unfit
+from streaming.source.barriers.injecting.target import refuse_incompatible_topic
 from streaming.source.retention import Gaps
 from streaming.source.upstream_checks import refuse_compacted
 
@@ -180,7 +180,7 @@ def barriers(found: Surroundings) -> Iterator[Finding]:
         return
     is_there = partitions_of(found.broker, topic, client=found.admin) is not None
     if is_there or not config.barriers.injects:
-        refuse_unfit(found.broker, config.topics, found.upstream.partitions, _least(found))
+        refuse_incompatible_topic(found.broker, config.topics, found.upstream.partitions, _least(found))
     yield Finding.ok("barrier topic", topic if is_there else f"{topic}, made by the service")
 
 

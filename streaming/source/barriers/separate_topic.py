@@ -26,7 +26,7 @@ from streaming.kafka.consumer import RangeReader, header_of, located, location, 
 from streaming.kafka.errors import OUT_OF_RANGE, translate, translated
 from streaming.kafka.topics import stable_offsets_of, watermarks
 from streaming.source.barriers.injecting.injector import BarrierInjector
-from streaming.source.barriers.injecting.target import refuse_unfit
+from streaming.source.barriers.injecting.target import refuse_incompatible_topic
 from streaming.source.barriers.source import BarrierSource, Newest, WithInjector
 from streaming.source.kafka import UpstreamSource
 from streaming.source.retention import Gaps
@@ -68,7 +68,7 @@ class FollowedTopic:
 
     def require(self) -> None:
         """Raises: TopicError: TOPIC_MISSING, or BARRIER_TOPIC_MISMATCH for one that does not fit the data."""
-        refuse_unfit(self._kafka, self._topics, self._partitions, self._least)
+        refuse_incompatible_topic(self._kafka, self._topics, self._partitions, self._least)
 
     def refuse_lost(self, first: Sequence[int]) -> None:
         """Raises: InputError(DATA_LOST) when the data from these offsets on is not there."""

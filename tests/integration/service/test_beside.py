@@ -113,7 +113,7 @@ def test_a_request_to_a_service_that_was_never_started_is_not_served(
     name = topic()
     topics = UpstreamTopics.of(name, barriers=f"{name}.barriers")
     no_state = cast("StateReader", None)
-    with ControlClient(KafkaSettings(bootstrap), topics, no_state, timeout_s=1) as steering:  # noqa: SIM117
+    with ControlClient(KafkaSettings(bootstrap), topics, no_state, timeout_s=1) as client:  # noqa: SIM117
         with pytest.raises(EnvironmentProblem) as caught:
-            steering.apply(Pause(None))
+            client.apply(Pause(None))
     assert caught.value.code is Code.NOT_SERVED

@@ -18,8 +18,8 @@ from streaming.kafka.clients import KafkaSettings
 from streaming.kafka.topics import create_topic
 from streaming.source.barriers.injecting.control_topic import injector_id
 from tests.integration.service.test_backfill import COPY, FILTERED, fill, stir
-from tests.integration.service.test_steering import Say, refused
-from tests.integration.service.test_steering import say as say
+from tests.integration.service.test_control_requests import Say, refused
+from tests.integration.service.test_control_requests import say as say
 from tests.kit.real import Run, SetUp, Stage
 
 

@@ -92,9 +92,9 @@ def test_a_command_that_only_asks_needs_neither_spark_nor_kafka_nor_numpy(config
 
 
 def test_the_help_of_a_command_that_steers_needs_no_spark() -> None:
-    steering = ("create", "pause", "drop", "plan", "verify", "consume", "produce")
-    said, modules = imported(*([name, "--help"] for name in steering))
-    assert all(f"backfill {name} " in said for name in steering)
+    names = ("create", "pause", "drop", "plan", "verify", "consume", "produce")
+    said, modules = imported(*([name, "--help"] for name in names))
+    assert all(f"backfill {name} " in said for name in names)
     assert not modules & SPARK
 
 

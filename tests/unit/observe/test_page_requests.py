@@ -48,7 +48,7 @@ def test_workers_are_set(fed: FedPage, page: Page) -> None:
     page.get_by_label("workers (lanes)").fill("3")
     page.get_by_role("button", name="Set workers").click()
     expect(page.locator("#lanes-answer")).to_have_text("sent: 3 workers behind the next barrier")
-    assert fed.steered == [Lanes(3)]
+    assert fed.mutations == [Lanes(3)]
 
 
 def test_fields_become_columns_or_are_ignored(fed: FedPage, page: Page) -> None:
@@ -63,7 +63,7 @@ def test_fields_become_columns_or_are_ignored(fed: FedPage, page: Page) -> None:
     expect(page.get_by_role("button", name="Add column")).to_be_disabled()
     page.get_by_role("button", name="Ignore").click()
     expect(page.locator("#undeclared-answer")).to_contain_text("field größe is ignored")
-    assert fed.steered == [
+    assert fed.mutations == [
         Alter('[{"add":{"discount":"int"},"accept_missing":true}]'),
         Alter('[{"ignore":"gr\\u00f6\\u00dfe"}]'),
     ]
@@ -84,7 +84,7 @@ def test_a_job_of_another_shape_is_created(fed: FedPage, page: Page) -> None:
     expect(page.locator("#new-job-plan")).to_contain_text("Nothing is in its way", timeout=WITHIN_MS)
     page.get_by_role("button", name="Create", exact=True).click()
     expect(page.locator("#new-job-plan")).to_contain_text("sent", timeout=WITHIN_MS)
-    [added] = fed.steered
+    [added] = fed.mutations
     assert isinstance(added, Add)
     wanted: dict[str, object] = {
         "name": "eu",

@@ -206,7 +206,7 @@ class SeparateTopicTarget(BarrierTarget):
     def open(self, kafka: KafkaSettings) -> int:
         partitions = require_topic(kafka, self.topics.data)
         create_topic(kafka, self._topic, partitions, config=BARRIER_TOPIC, gains=True)
-        refuse_unfit(kafka, self.topics, partitions)
+        refuse_incompatible_topic(kafka, self.topics, partitions)
         self._stable = stable_offsets_of(kafka, self.topics.data, partitions)
         return partitions
 
@@ -289,7 +289,7 @@ def newest_barrier(kafka: KafkaSettings, topics: UpstreamTopics) -> int:
     return 0 if barrier is None else barrier.curr
 
 
-def refuse_unfit(
+def refuse_incompatible_topic(
     kafka: KafkaSettings, topics: UpstreamTopics, partitions: int, least: int | None = None
 ) -> None:
     """Check that the barrier topic has as many partitions as the data, or between that and `least`.

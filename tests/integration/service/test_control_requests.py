@@ -94,7 +94,7 @@ def test_what_cannot_be_is_named_at_the_command_and_nothing_is_sent(set_up: SetU
         assert not any(report.outcome.reports for report in run.reports)
 
 
-def test_a_job_is_made_steered_and_ended_while_another_goes_on(
+def test_a_job_is_made_controlled_and_ended_while_another_goes_on(
     set_up: SetUp, say: Say, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = set_up(
