@@ -33,6 +33,7 @@ class DebeziumFormat(RegistryFormat):
     """An upstream's only: events with a row after, and deletes."""
 
     comes_again: ClassVar[bool] = True
+    row_field: ClassVar[str | None] = "after"
     format: Annotated[Literal["debezium"], Field(description="Change events of a Debezium connector.")] = (
         "debezium"
     )

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa  # commands that only ask for jobs do without it
 
+    from schemas.codec.json.frame_columns import FrameColumns
     from schemas.codec.results import Decoder
 
 
@@ -207,6 +208,10 @@ class Format(BaseModel):
 
 class UpstreamFormat(Format):
     """The format of an upstream: all that is needed to read it."""
+
+    def frame_columns(self, table: TableSchema) -> FrameColumns | None:
+        """The reader of the columns that a frame around a record lacks; None where that is no error."""
+        return None
 
     @abstractmethod
     def decoder(self, columns: Sequence[Column], key_columns: Sequence[Column]) -> Decoder:

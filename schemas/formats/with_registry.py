@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, PrivateAttr
 
@@ -15,6 +15,7 @@ from schemas.table import Column, TableSchema
 
 if TYPE_CHECKING:
     from schemas.avro.projection import Project
+    from schemas.codec.json.frame_columns import FrameColumns
 
 JsonOrAvro = Annotated[
     Literal["json", "avro-registry"],
@@ -57,8 +58,8 @@ class RegistryFormat(UpstreamFormat):
         Literal["stop", "null"],
         BeforeValidator(lambda given: "null" if given is None else given),
         Field(
-            description="with a registry, what becomes of a schema without a column that an earlier version of its "
-            "subject has: `stop`, the table is suspended; or `null`, the column is "
+            description="what becomes of a schema (registry, frame) without a column that an earlier one has: `stop`, "
+            "the table is suspended; or `null`, the column is "
             "[null in its records](operations.md#when-columns-change), or has its `fill`."
         ),
     ] = "stop"
@@ -66,6 +67,8 @@ class RegistryFormat(UpstreamFormat):
     ignored_columns: Annotated[
         tuple[str, ...], Field(strict=False, description="Fields that are ignored where others wait.")
     ] = ()
+    row_field: ClassVar[str | None] = None
+    """The field of a record that is the row; None where the record itself is."""
     _schemas: Schemas = PrivateAttr(default=KnownSchemas())
 
     @property
@@ -78,6 +81,18 @@ class RegistryFormat(UpstreamFormat):
             return None
         names = {name for each in columns for name in (*each.names_in_records, *each.ignored)}
         return frozenset({*names, *self.ignored_columns, *filter(None, beside)})
+
+    def frame_columns(self, table: TableSchema) -> FrameColumns | None:
+        """See `UpstreamFormat`."""
+        from schemas.codec.json.frame_columns import FrameColumns
+        from schemas.codec.json.text import FRAME_PARTS
+
+        names = {name for column in table.columns for name in column.names_in_records}
+        may_be_row = self.row_field is None and not names.isdisjoint(FRAME_PARTS)
+        if self.on_lost_column == "null" or self.framed.value or may_be_row:
+            return None
+        columns = [column for column in table.columns if column.name not in table.primary_key]
+        return FrameColumns(columns, self.row_field)
 
     @abstractmethod
     def projects(

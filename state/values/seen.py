@@ -1,14 +1,14 @@
-"""Positions of databases' logs seen in each upstream partition, where records may be redelivered.
+"""State of each upstream partition: positions of databases' logs, and columns that frames of its records have had.
 
-A plan holds them, and they decide which records of a batch are new. Lanes see their own keys alone: where none of them
-has met a position that falls, what they have seen is merged here. Where one has, all records of the batch were judged
-in their order (`streaming.core.redelivery`), and that result counts.
+A plan holds it. The positions, where records may be redelivered, decide which records of a batch are new. Lanes see
+their own keys alone: where none of them has met a position that falls, what they have seen is merged here. Where one
+has, all records of the batch were judged in their order (`streaming.core.redelivery`), and that result counts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any
 
@@ -39,12 +39,14 @@ class Seen:
     `dropped` is the digest of the last record's key, if that was a redelivered delete, whose tombstone follows.
     `snapshots` are those with rows in an interval that goes on, by `LogId` without an origin. `former` comes from
     earlier versions of the service: a position, and digests of the records at it, without the name of a log.
+    `columns` are those that some frame of a record has had.
     """
 
     marks: Mapping[LogId, Mark] = field(default_factory=dict)
     dropped: str | None = None
     snapshots: frozenset[LogId] = frozenset()
     former: tuple[Position, frozenset[str]] | None = None
+    columns: frozenset[str] = frozenset()
 
     def mark(self, log: LogId) -> Mark:
         """The mark of a log. A position of an earlier version stands for any log of PostgreSQL."""
@@ -54,7 +56,7 @@ class Seen:
         return known or Mark()
 
     def to_list(self) -> list[Any]:
-        """JSON values, which `from_list` reads back."""
+        """JSON values, which `from_list` reads back; without the columns, which are mostly those of all partitions."""
         if self.former is not None and not self.marks:
             position, at_highest = self.former
             return [*position, self.dropped, *sorted(at_highest)]
@@ -108,12 +110,20 @@ class LaneSeen:
     """The records of a partition that one lane has seen in a batch, none of them redelivered.
 
     `snapshots`: by the `LogId` of their rows, the last interval of the batch that had any. `judged`, in place of both:
-    the partition's state after the records of all lanes.
+    the partition's state after the records of all lanes. `columns`: those that frames of its records have.
     """
 
     marks: Mapping[LogId, LaneMark] = field(default_factory=dict)
     snapshots: Mapping[LogId, int] = field(default_factory=dict)
     judged: Seen | None = None
+    columns: frozenset[str] = frozenset()
+
+
+def without_columns(before: Mapping[int, Seen], names: Iterable[str]) -> dict[int, Seen]:
+    """The state as if no frame had had these columns."""
+    return {
+        partition: replace(seen, columns=seen.columns.difference(names)) for partition, seen in before.items()
+    }
 
 
 def digest(key: bytes, op: Op | None = None) -> str:
@@ -138,6 +148,20 @@ def merged(
     for lane in lanes:
         for partition, each in lane.items():
             found.setdefault(partition, []).append(each)
+    return {
+        partition: replace(
+            after,
+            columns=before.get(partition, Seen()).columns.union(
+                *(each.columns for each in found.get(partition, ()))
+            ),
+        )
+        for partition, after in _brought_forward(before, found, closed).items()
+    }
+
+
+def _brought_forward(
+    before: Mapping[int, Seen], found: Mapping[int, Sequence[LaneSeen]], closed: int | None
+) -> dict[int, Seen]:
     judged = {p: one.judged for p, each in found.items() for one in each if one.judged is not None}
     if judged:
         return {**before, **judged}
@@ -222,13 +246,22 @@ def _highest(
 
 Marks = Mapping[int, Seen]
 """By upstream partition; one of which nothing was seen is missing."""
+_COLUMNS = "columns"
 
 
 def marks_to_dict(marks: Marks) -> dict[str, Any]:
-    """JSON values, which `marks_from_dict` reads back."""
-    return {str(number): seen.to_list() for number, seen in marks.items()}
+    """JSON values, which `marks_from_dict` reads back. Columns are there once for all partitions that have the same."""
+    having: dict[tuple[str, ...], list[int]] = {}
+    for number, seen in marks.items():
+        if seen.columns:
+            having.setdefault(tuple(sorted(seen.columns)), []).append(number)
+    own = {str(number): seen.to_list() for number, seen in marks.items()}
+    return {**own, _COLUMNS: list(having.items())} if having else own
 
 
 def marks_from_dict(raw: Mapping[str, Any]) -> dict[int, Seen]:
     """Read what `marks_to_dict` gave."""
-    return {int(number): Seen.from_list(each) for number, each in raw.items()}
+    marks = {int(number): Seen.from_list(each) for number, each in raw.items() if number != _COLUMNS}
+    for names, numbers in raw.get(_COLUMNS, ()):
+        marks |= {number: replace(marks[number], columns=frozenset(names)) for number in numbers}
+    return marks

@@ -40,11 +40,13 @@ from state.initial.chunks import staged_rows, vnodes_of, waiting_rows
 from state.storage import DataFile, Storage
 from state.values.arrays import arrays
 from state.values.reading import Reading
+from state.values.seen import LaneSeen
 from streaming.core.chunk_events import NO_TRANSACTION, ChunkEvents, Verdict, folded, verdicts, widened_each
 from streaming.lane.before.lookup import RowsBefore, rows_before_of
 from streaming.lane.before.normal import Unavailable, leaves_out
 from streaming.lane.changes import moved_in_order
 from streaming.lane.faults import Fault
+from streaming.lane.frames import FramesSeen
 from streaming.lane.redelivered import RedeliveryFilter
 from streaming.lane.task import Lack, LaneTask, UndoneError
 from streaming.source.decoded import UNCHANGED, Changes
@@ -198,6 +200,12 @@ class Completion:
     def __post_init__(self) -> None:
         self.redelivered = RedeliveryFilter(self.task.plan.seen, self.task.judgement)
         """Has seen nothing of a format whose records never come again."""
+        self._frames = FramesSeen(self.task.table, self.task.plan.seen)
+
+    @property
+    def seen(self) -> dict[int, LaneSeen]:
+        """The upstream's partitions behind the parts so far."""
+        return self._frames.added_to(self.redelivered.seen)
 
     def __call__(self, changes: Changes) -> tuple[Changes, list[Fault]]:
         """The completed changes of a part, and invalid records that could not be detected before.
@@ -208,6 +216,8 @@ class Completion:
         keys, since = DEFAULT.keys(self.task.table.key_columns), self.task.moves_from
         if self.task.upstream_format.comes_again:
             changes = self.redelivered(changes, changes.encoded_keys(keys))
+        if lost := self._frames(changes):
+            return changes, lost
         if since is not None:
             changes = moved_in_order(changes, since, changes.encoded_keys(keys))
         if self.reading is not None:

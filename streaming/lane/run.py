@@ -119,7 +119,7 @@ class _Lane:
             changes=self._changes,
             held_bytes=self._held_bytes,
             already_sent=self._already_sent,
-            seen=complete.redelivered.seen,
+            seen=complete.seen,
             redelivered=complete.redelivered.count,
             ignored=self._ignored,
             step_ms=self.watch.step_ms,

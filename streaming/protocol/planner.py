@@ -21,6 +21,7 @@ from state.replica import Replica
 from state.values.aligned import AlignedBarrier, Pin, ReplicaVersion
 from state.values.plan import BatchPlan, JobPlan, JobState, Slice
 from state.values.progress import parts_done
+from state.values.seen import Marks, without_columns
 from streaming.core.batch_size import BatchSizer
 from streaming.core.jobs import PAUSED_AT_START, MutationReport
 from streaming.core.planning import CutFunction, choose_barriers, of_half_a_minute, upto_released
@@ -168,7 +169,7 @@ class Planner:
             lanes=self._state.lanes,
             lanes_set=self._state.lanes_set,
             skipped=tuple(sorted(skipped)),
-            seen=self._state.seen,
+            seen=self._seen(),
             progress_epoch=self._progress_table.epoch,
             moved_at=self._state.moved_at,
         )
@@ -176,6 +177,11 @@ class Planner:
         # A long interval is not held whole, and its chunks can wait for the next one.
         releases = releases and plan.max_records <= self._setup.limits.interval_records
         return replace(plan, reading=self._reading.planned(plan.end_offsets, releases=releases))
+
+    def _seen(self) -> Marks:
+        """The state of the partitions; frames that lack a retired column have not lost it if it comes back."""
+        retired = [column.name for column in self._setup.table.columns if column.is_retired]
+        return without_columns(self._state.seen, retired) if retired else self._state.seen
 
     def _refuse_moved(self, plan: BatchPlan) -> None:
         """Raises: TopicError(PARTITIONS_CHANGED) where events of a key that wait for its chunk would have no order."""

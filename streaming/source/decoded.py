@@ -15,6 +15,7 @@
                          only of formats that have it
     TRANSACTION          see `state.columns`, or the lower 32 bits of it; only of formats that have it
     HEADERS              those that jobs pass on, see `streaming.source.records`; only where jobs do
+    LACKING              see `FrameColumns.lacking`; only where a frame without a column may be an error
 
 Nullability is not declared: the lane looks at the values, which `check_decoded` has checked by their types.
 """
@@ -42,7 +43,7 @@ from state.vnode import row_hashes
 from streaming.source.records import HEADERS_FIELD, TIME_FIELD, Bools, Records, read_where, vnodes_of
 
 KEY, SIZE, BEFORE, AFTER = "_bf_key", "_bf_size", "_bf_before", "_bf_after"
-ERROR, AWAITED = "_bf_error", "_bf_awaited"
+ERROR, AWAITED, LACKING = "_bf_error", "_bf_awaited", "_bf_lacking"
 UNCHANGED, POSITION, HEADERS, TIME = "_bf_unchanged", "_bf_position", "_bf_headers", "_bf_time"
 """Columns in addition to those that the log has, too."""
 
@@ -94,6 +95,8 @@ def decoded_schema_of(
         schema = schema.append(pa.field(POSITION, POSITION_TYPE))
     if format_.reads_transactions:
         schema = schema.append(pa.field(TRANSACTION, pa.int64()))
+    if format_.frame_columns(table) is not None:
+        schema = schema.append(pa.field(LACKING, pa.string()))
     return with_more(schema, headers=headers, times=times)
 
 
@@ -143,6 +146,7 @@ class RecordDecoder:
         self.schema = decoded_schema_of(format_, table)
         self._content = pa.schema([each for each in self.schema if each.name in _CONTENT])
         self._decoder = format_.decoder(table.columns, table.key_columns)
+        self._frames = format_.frame_columns(table)
 
     def decoded(self, records: Records, vnodes: pa.Int32Array) -> pa.RecordBatch:
         """The records in their order, in the columns of `schema`. `vnodes` as in `routes.Vnodes`."""
@@ -163,6 +167,8 @@ class RecordDecoder:
             others = pa.array(np.where(marked, np.int8(MARKED), np.int8(AWAITS)))
             own[OP] = pc.if_else(pa.array(marked | awaits), others, own[OP])
         own[BEFORE_HASH] = self._before_hashes(own[BEFORE], count)
+        if self._frames is not None:
+            own[LACKING] = self._frames.lacking(records.values)
         schema = self.schema
         more = records.headers is not None, records.times is not None
         if any(more):

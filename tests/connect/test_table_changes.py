@@ -69,8 +69,7 @@ def test_a_table_changes_under_load_and_outputs_follow(
         table.reach()
         table.sql("ALTER TABLE items DROP COLUMN legacy")
         load.steps(100)
-        if is_avro:
-            table.leads_on("--retire", "legacy")
+        table.leads_on("--retire", "legacy")
         table.kill()
         table.start()
         load.steps(100)

@@ -188,7 +188,7 @@ def _read_directly(
 
 def _schema_of(task: LaneTask) -> pa.Schema:
     wanted = {"headers": bool(task.plan.headers), "times": task.moves_from is not None}
-    return decoded_schema_of(task.upstream_format, task.table, **wanted)
+    return decoded_schema_of(task.upstream_format, task.read_table, **wanted)
 
 
 def _crashed(lane: int, trace: str) -> EnvironmentProblem:

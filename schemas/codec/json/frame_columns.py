@@ -1,0 +1,60 @@
+"""Columns that the schemas in Kafka Connect's frames lack, record by record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.codec.json.text import FRAMED, Frames
+from schemas.codec.results import Rows, flags_of, taken
+from schemas.json.tokens import FieldSchema
+from schemas.table import Column
+
+_MOST_FRAMES = 8
+"""Frames of one block, each of which is a pass over its records; those in further ones are looked at one by one."""
+
+
+class FrameColumns:
+    """Reads which of these columns a record's frame lacks. For one thread: it remembers frames.
+
+    `image`: the field whose schema describes the columns; None where that is the record itself.
+    """
+
+    def __init__(self, columns: Sequence[Column], image: str | None) -> None:
+        self._names = [(each.name, each.names_in_records) for each in columns if not each.is_retired]
+        self._frames = Frames[str](image)
+
+    def lacking(self, values: pa.BinaryArray) -> pa.StringArray:
+        """The names of the columns by record, in the table's order with commas between them; "" for none of them.
+
+        Null for a record without a frame, and for one of which it is not certain.
+        """
+        found, codes = list[str](), np.full(len(values), -1, np.intp)
+        rows = np.flatnonzero(flags_of(pc.starts_with(values, FRAMED)))
+        for _ in range(_MOST_FRAMES):
+            rows = self._alike(values, rows, codes, found)
+        for row in rows.tolist():
+            self._alike(values, np.array([row]), codes, found)
+        texts = pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), pa.array(found, pa.string()))
+        return texts.cast(pa.string())
+
+    def _alike(self, values: pa.BinaryArray, rows: Rows, codes: Rows, found: list[str]) -> Rows:
+        """Enters the records with the first one's frame; returns the other rows."""
+        if not len(rows):
+            return rows
+        frame = self._frames.frame_of(values[int(rows[0])].as_py().decode(errors="replace"), self._lacking)
+        if frame is None:
+            return rows[1:]
+        is_same = flags_of(pc.starts_with(taken(values, rows), frame.begin))
+        codes[rows[is_same]] = len(found)
+        found.append(frame.shape)
+        return rows[~is_same]
+
+    def _lacking(self, schemas: Mapping[str, FieldSchema]) -> str | None:
+        """None for the frame of a record that has no row, such as a null."""
+        if not schemas:
+            return None
+        return ",".join(name for name, names in self._names if schemas.keys().isdisjoint(names))
