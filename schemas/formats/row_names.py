@@ -20,13 +20,10 @@ from schemas.avro.registered import Schemas, framed_id
 from schemas.avro.writer_schemas import Schema, WriterSchemaError, parsed
 from schemas.errors import Code, ConfigError, InputError
 from schemas.faults import nearest
-from schemas.formats.append import AppendFormat
-from schemas.formats.debezium import DebeziumFormat
 from schemas.formats.protocol import Format
-from schemas.formats.upsert import UpsertFormat
+from schemas.formats.with_registry import RegistryFormat
 from schemas.table import Column, TableSchema
 
-_AFTER = "after"
 _FRAME = {"schema", "payload"}
 
 
@@ -42,15 +39,10 @@ class RowNames(Protocol):
 
 def row_names(format_: Format) -> RowNames | None:
     """The reader of the names; None for a format whose records have all of the declared columns."""
-    half: str | None
-    match format_:
-        case DebeziumFormat():
-            half = _AFTER
-        case UpsertFormat() | AppendFormat():
-            half = None
-        case _:
-            return None
-    return JsonNames(half) if format_.encoding == "json" else RegisteredNames(format_.schemas_by_id, half)
+    if not isinstance(format_, RegistryFormat):
+        return None
+    half = format_.row_field
+    return RegisteredNames(format_.schemas_by_id, half) if format_.framed.value else JsonNames(half)
 
 
 @dataclass

@@ -257,8 +257,8 @@ def fields_in_frame(value: bytes, format_: RegistryFormat) -> RowFields | None:
     try:
         schema = json.loads(value)["schema"]
         fields = schema["fields"]
-        if isinstance(format_, DebeziumFormat):
-            fields = next(each["fields"] for each in fields if each["field"] == _AFTER)
+        if format_.row_field is not None:
+            fields = next(each["fields"] for each in fields if each["field"] == format_.row_field)
         return RowFields({str(each["field"]): each for each in fields}, is_avro=False)
     except (ValueError, TypeError, LookupError, StopIteration, RecursionError):
         return None
