@@ -51,6 +51,10 @@ class Op(IntEnum):
     DELETE = 2
 
 
+_ROWS_OF = {Op.INSERT: (False, True), Op.UPDATE: (True, True), Op.DELETE: (True, False)}
+"""The rows that a change has: before and after."""
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """One change of one primary key: INSERT has `after`, DELETE has `before`, UPDATE has both."""
@@ -69,8 +73,7 @@ class Change:
 
     def is_well_formed(self) -> bool:
         """True if `before` and `after` are present exactly as the op requires."""
-        has = (self.before is not None, self.after is not None)
-        return has == {Op.INSERT: (False, True), Op.UPDATE: (True, True), Op.DELETE: (True, False)}[self.op]
+        return (self.before is not None, self.after is not None) == _ROWS_OF[self.op]
 
 
 NO_DATA = -3

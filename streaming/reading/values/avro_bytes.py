@@ -18,13 +18,14 @@ from schemas.records import Change, Op, Row
 from schemas.table import Column
 from schemas.types import MAX_DECIMAL_PRECISION, ColumnType, TypeName
 from streaming.reading.values.invalid import InvalidRecordError
-from streaming.reading.values.json_values import EPOCH, at_scale
+from streaming.reading.values.json_values import EPOCH
 
 MAX_VALUE_BYTES = 64 << 20
 """Of one text or binary value."""
 MAX_ITEMS = 32_768
 MAX_NESTING = 200
 _INT_BYTES, _LONG_BYTES = 5, 10
+_OPS = tuple(Op)
 _FIRST_DAY, _DAYS = dt.date.min.toordinal() - dt.date(1970, 1, 1).toordinal(), 3_652_059
 MICROSECOND = dt.timedelta(microseconds=1)
 _EXACT = Context(prec=2 * MAX_DECIMAL_PRECISION)  # the default context rounds at 28 digits
@@ -41,18 +42,20 @@ class AvroCursor:
 
     def long(self) -> int:
         """Zigzag, seven bits a byte, ten bytes at most."""
-        data, at, shift, raw = self.data, self.at, 0, 0
+        data, at = self.data, self.at
         try:
-            while (byte := data[at]) >= 0x80:
-                raw |= (byte & 0x7F) << shift
-                shift += 7
-                at += 1
+            raw = data[at]
+            if raw >= 0x80:  # rare for branches, lengths and symbols
+                raw, shift = raw & 0x7F, 7
+                while (byte := data[at := at + 1]) >= 0x80:
+                    raw |= (byte & 0x7F) << shift
+                    shift += 7
+                raw |= byte << shift
         except IndexError:
             raise InvalidRecordError("truncated", Code.AVRO_TRUNCATED) from None
         if at - self.at >= _LONG_BYTES:
             raise InvalidRecordError("a number of more than ten bytes")
         self.at = at + 1
-        raw |= byte << shift
         return (raw >> 1) ^ -(raw & 1)
 
     def integer(self) -> int:
@@ -126,6 +129,7 @@ class AvroCursor:
 
 
 FieldReader = Callable[[AvroCursor], Any]
+FieldWriter = Callable[[Any], bytes]
 
 
 def _int(cursor: AvroCursor) -> int:
@@ -135,11 +139,19 @@ def _int(cursor: AvroCursor) -> int:
     return number
 
 
-def _decimal(cursor: AvroCursor, kind: ColumnType) -> Decimal:
-    data = cursor.bytes()
-    if not data:
-        raise InvalidRecordError("a decimal of no byte")
-    return at_scale(int.from_bytes(data, "big", signed=True), kind.scale or 0, kind)
+def _decimal_reader(kind: ColumnType) -> FieldReader:
+    beyond, scale = 10 ** (kind.precision or 0), kind.scale or 0
+
+    def read(cursor: AvroCursor) -> Decimal:
+        data = cursor.bytes()
+        if not data:
+            raise InvalidRecordError("a decimal of no byte")
+        unscaled = int.from_bytes(data, "big", signed=True)
+        if not -beyond < unscaled < beyond:
+            raise OverflowError
+        return Decimal(unscaled).scaleb(-scale, _EXACT)
+
+    return read
 
 
 def date_of(number: int) -> dt.date:
@@ -149,18 +161,21 @@ def date_of(number: int) -> dt.date:
     return dt.date.min + dt.timedelta(days=number - _FIRST_DAY)
 
 
-# Readers raise OverflowError for what does not fit the column.
-_READERS: dict[TypeName, Callable[[AvroCursor, ColumnType], Any]] = {
-    TypeName.BOOLEAN: lambda cursor, _: cursor.boolean(),
-    TypeName.INT: lambda cursor, _: _int(cursor),
-    TypeName.BIGINT: lambda cursor, _: cursor.long(),
-    TypeName.FLOAT: lambda cursor, _: struct.unpack("<f", cursor.take(4))[0],
-    TypeName.DOUBLE: lambda cursor, _: struct.unpack("<d", cursor.take(8))[0],
-    TypeName.DECIMAL: _decimal,
-    TypeName.STRING: lambda cursor, _: cursor.string(),
-    TypeName.BINARY: lambda cursor, _: cursor.bytes(),
-    TypeName.DATE: lambda cursor, _: date_of(cursor.integer()),
-    TypeName.TIMESTAMP: lambda cursor, _: EPOCH + dt.timedelta(microseconds=cursor.long()),
+def _reader(kind: ColumnType) -> FieldReader:
+    """Reads values of a type. They raise OverflowError for what does not fit it."""
+    return _decimal_reader(kind) if kind.name is TypeName.DECIMAL else _READERS[kind.name]
+
+
+_READERS: dict[TypeName, FieldReader] = {
+    TypeName.BOOLEAN: AvroCursor.boolean,
+    TypeName.INT: _int,
+    TypeName.BIGINT: AvroCursor.long,
+    TypeName.FLOAT: lambda cursor: struct.unpack("<f", cursor.take(4))[0],
+    TypeName.DOUBLE: lambda cursor: struct.unpack("<d", cursor.take(8))[0],
+    TypeName.STRING: AvroCursor.string,
+    TypeName.BINARY: AvroCursor.bytes,
+    TypeName.DATE: lambda cursor: date_of(cursor.integer()),
+    TypeName.TIMESTAMP: lambda cursor: EPOCH + dt.timedelta(microseconds=cursor.long()),
 }
 
 
@@ -200,17 +215,23 @@ def unscaled_of(value: Decimal, kind: ColumnType) -> int:
     return number
 
 
-_WRITERS: dict[TypeName, Callable[[Any, ColumnType], bytes]] = {
-    TypeName.BOOLEAN: lambda value, _: b"\x01" if value else b"\x00",
-    TypeName.INT: lambda value, _: long_bytes(value),
-    TypeName.BIGINT: lambda value, _: long_bytes(value),
-    TypeName.FLOAT: lambda value, _: struct.pack("<f", value),
-    TypeName.DOUBLE: lambda value, _: struct.pack("<d", value),
-    TypeName.DECIMAL: lambda value, kind: sized(_decimal_bytes(unscaled_of(value, kind))),
-    TypeName.STRING: lambda value, _: sized(value.encode()),
-    TypeName.BINARY: lambda value, _: sized(value),
-    TypeName.DATE: lambda value, _: long_bytes((value - EPOCH.date()).days),
-    TypeName.TIMESTAMP: lambda value, _: long_bytes((value - EPOCH) // MICROSECOND),
+def _writer(kind: ColumnType) -> FieldWriter:
+    """Writes values of a type."""
+    if kind.name is TypeName.DECIMAL:
+        return lambda value: sized(_decimal_bytes(unscaled_of(value, kind)))
+    return _WRITERS[kind.name]
+
+
+_WRITERS: dict[TypeName, FieldWriter] = {
+    TypeName.BOOLEAN: lambda value: b"\x01" if value else b"\x00",
+    TypeName.INT: long_bytes,
+    TypeName.BIGINT: long_bytes,
+    TypeName.FLOAT: struct.Struct("<f").pack,
+    TypeName.DOUBLE: struct.Struct("<d").pack,
+    TypeName.STRING: lambda value: sized(value.encode()),
+    TypeName.BINARY: sized,
+    TypeName.DATE: lambda value: long_bytes((value - EPOCH.date()).days),
+    TypeName.TIMESTAMP: lambda value: long_bytes((value - EPOCH) // MICROSECOND),
 }
 
 
@@ -222,18 +243,19 @@ class RowCodec:
 
     def __init__(self, columns: Sequence[Column]) -> None:
         self.columns = tuple(columns)
-        self._plan = [(each, _READERS[each.type.name], _WRITERS[each.type.name]) for each in columns]
+        self._readers = [(each.nullable, _reader(each.type)) for each in columns]
+        self._writers = [(each.nullable, _writer(each.type)) for each in columns]
 
     def read_row(self, cursor: AvroCursor) -> Row:
         """The next row. Raises: InvalidRecordError."""
         row: list[Any] = []
-        for column, read, _ in self._plan:
-            try:
-                is_null = column.nullable and cursor.choice(2) == 0
-                row.append(None if is_null else read(cursor, column.type))
-            except OverflowError:
-                found, name = f"a value that does not fit {column.type}", column.name
-                raise InvalidRecordError(found, Code.VALUE_OUT_OF_RANGE, name) from None
+        try:
+            for may_be_null, read in self._readers:
+                row.append(None if may_be_null and cursor.choice(2) == 0 else read(cursor))
+        except OverflowError:
+            column = self.columns[len(row)]
+            found = f"a value that does not fit {column.type}"
+            raise InvalidRecordError(found, Code.VALUE_OUT_OF_RANGE, column.name) from None
         return tuple(row)
 
     def optional_row(self, cursor: AvroCursor) -> Row | None:
@@ -251,11 +273,11 @@ class RowCodec:
         """All of the bytes as one change. Raises: InvalidRecordError, UNKNOWN_OP for an op that there is not."""
         cursor = AvroCursor(data)
         number = cursor.integer()
-        if not 0 <= number < len(Op):
-            raise InvalidRecordError(f"op {number} where 0..{len(Op) - 1} exist", Code.UNKNOWN_OP)
+        if not 0 <= number < len(_OPS):
+            raise InvalidRecordError(f"op {number} where 0..{len(_OPS) - 1} exist", Code.UNKNOWN_OP)
         before, after = self.optional_row(cursor), self.optional_row(cursor)
         cursor.end()
-        change = Change(Op(number), before, after)
+        change = Change(_OPS[number], before, after)
         if not change.is_well_formed():
             raise InvalidRecordError(f"{change.op.name} with other rows than it has")
         return change
@@ -263,13 +285,13 @@ class RowCodec:
     def row_bytes(self, row: Row) -> bytes:
         """A row in its one form. Raises: ValueError, TypeError or the like for values that the columns can't hold."""
         cells = []
-        for (column, _, write), value in zip(self._plan, row, strict=True):
-            if value is None and not column.nullable:
-                raise ValueError("a null in a column that has none")
-            if column.nullable:
+        for (may_be_null, write), value in zip(self._writers, row, strict=True):
+            if may_be_null:
                 cells.append(b"\x00" if value is None else b"\x02")
+            elif value is None:
+                raise ValueError("a null in a column that has none")
             if value is not None:
-                cells.append(write(value, column.type))
+                cells.append(write(value))
         return b"".join(cells)
 
     def optional_bytes(self, row: Row | None) -> bytes:
