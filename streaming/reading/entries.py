@@ -82,6 +82,22 @@ class TopicEntry(NamedTuple):
         """The key of its change; that of the record, as it came, without one."""
         return self.key if self.change is None else self.change.key
 
+    def as_change(
+        self, change: RowChange, place: PlaceInLog | None, width: int | None, *, has_other_key: bool
+    ) -> TopicEntry:
+        """The record, which is no barrier, with what it says."""
+        return TopicEntry(  # `_replace` takes three times as long
+            self.offset,
+            self.key,
+            self.value,
+            change=change,
+            epoch=self.epoch,
+            time_ms=self.time_ms,
+            place=place,
+            width=width,
+            has_other_key=has_other_key,
+        )
+
     def no_change(self, where: Place) -> InputError:
         """The error for a record without key or value, or for an invalid one."""
         if self.fault is not None:

@@ -294,6 +294,14 @@ class RowCodec:
                 cells.append(write(value))
         return b"".join(cells)
 
+    def written_rows(self, change: Change) -> tuple[bytes | None, bytes | None]:
+        """The rows of a change, before and after, each as `row_bytes`."""
+        before, after = change.before, change.after
+        return (
+            None if before is None else self.row_bytes(before),
+            None if after is None else self.row_bytes(after),
+        )
+
     def optional_bytes(self, row: Row | None) -> bytes:
         """A row that may be null. Errors as `row_bytes`."""
         return b"\x00" if row is None else b"\x02" + self.row_bytes(row)

@@ -65,7 +65,9 @@ class CanonicalReader:
         self._rows, self._keys = RowCodec(columns), RowCodec(key_columns)
         self._has_identity = form.rows_before is not RowImages.NO_IDENTITY
         places = {column.name: place for place, column in enumerate(columns)}
-        self._key_places = [places.get(column.name) for column in key_columns]
+        in_key = (column.name for column in key_columns)
+        self._key_places = [(number, places[name]) for number, name in enumerate(in_key) if name in places]
+        """Of the key's columns those that are in rows: their numbers in the key, and in a row."""
         self.ends = sorted({former.epoch for column in columns for former in column.read_as})
         """Barriers at which columns got other names in records."""
         self._former = dict[int, CanonicalReader]()
@@ -104,14 +106,12 @@ class CanonicalReader:
             own, is_other = key, False
             if self._has_identity:
                 keys = self._reader.key(key) if record.key is None else record.key
-                own, row = self._keys.row_bytes(keys), record.change.after
-                cells = zip(self._key_places, keys, strict=True)
-                is_other = row is not None and any(at is not None and row[at] != cell for at, cell in cells)
+                own, after = self._keys.row_bytes(keys), record.change.after
+                is_other = after is not None and any(after[at] != keys[n] for n, at in self._key_places)
         except InputError as error:
             return CanonicalRecord(None, invalid=True, fault=RecordFault.of(error))
-        halves = record.change.before, record.change.after
-        before, after = (None if row is None else self._rows.row_bytes(row) for row in halves)
-        change, rest = RowChange(own, before, after), record._replace(change=None, key=None)
+        change = RowChange(own, *self._rows.written_rows(record.change))
+        rest = ReadRecord(None, record.left_out, record.place, None, record.width)
         return CanonicalRecord(change, rest, has_other_key=is_other)
 
 
@@ -329,8 +329,7 @@ class PartitionOrder:
                 change = self._filled(change, read.left_out)
         if change is None:
             return entry
-        place, width, is_other = read.place, read.width, record.has_other_key
-        return entry._replace(change=change, place=place, width=width, has_other_key=is_other)
+        return entry.as_change(change, read.place, read.width, has_other_key=record.has_other_key)
 
     def _filled(self, change: RowChange, left_out: Sequence[int]) -> RowChange | None:
         """The change with the values of the row before; None where there is none."""
