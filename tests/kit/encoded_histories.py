@@ -115,7 +115,7 @@ class RowsAsChanges:
 
     def _read(self, entry: TopicEntry) -> TopicEntry:
         try:
-            row = self.codec.change(entry.value or b"").after
+            row = self.codec.change(entry.value or b"").change.after
         except InvalidRecordError as reason:
             return entry._replace(
                 fault=RecordFault.of(reason.as_input(Code.CHANGE_MALFORMED, "a value", None))

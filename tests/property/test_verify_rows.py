@@ -13,8 +13,10 @@ from schemas.position import Key
 from schemas.records import Row
 from schemas.table import Column, declare
 from schemas.types import ColumnType
+from streaming.reading.records.forms import CHANGE_FORM
 from streaming.reading.values.avro_bytes import RowCodec
 from streaming.reading.values.invalid import InvalidRecordError
+from streaming.verify.records.canonical import CanonicalReader
 from streaming.verify.records.keys import VnodeOf
 from tests.kit.avro_codec import KeyCodec
 from tests.kit.values import KEY_TYPES, column_lists, rows_of, values_of
@@ -44,6 +46,54 @@ def test_bytes_that_are_no_row_are_refused(drawn: Drawn, data: st.DataObject) ->
     for broken in (encoded[:cut], encoded + b"\x00"):
         with pytest.raises(InvalidRecordError):
             RowCodec(columns).row(broken)
+
+
+NUMBERS = declare(
+    {"name": "t", "columns": {"id": "int", "d": "decimal(9,2)", "f": "float"}, "primary_key": ["id"]}
+)
+ID, CENTS, REAL = b"\x02", b"\x02\x02\x05", b"\x02\x00\x00\x80\x3f"
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        ID + CENTS + REAL,
+        b"\x82\x00" + CENTS + REAL,
+        ID + b"\x82\x00\x02\x05" + REAL,
+        ID + b"\x02\x82\x80\x00\x05" + REAL,
+        ID + b"\x02\x04\x00\x05" + REAL,
+    ],
+    ids=["shortest", "long number", "long branch", "long length", "long decimal"],
+)
+def test_a_row_has_one_canonical_form(row: bytes) -> None:
+    reader = CanonicalReader(CHANGE_FORM, NUMBERS.columns, NUMBERS.key_columns)
+    for value in (b"\x00\x00\x02" + row, b"\x02\x02" + row + b"\x02" + row, b"\x04\x02" + row + b"\x00"):
+        change = reader.read(ID, value).change
+        assert change is not None
+        assert {change.before, change.after} <= {None, ID + CENTS + REAL}
+
+
+def test_a_nan_has_the_bits_that_are_written() -> None:
+    row, codec = ID + CENTS + b"\x02\x01\x00\x80\x7f", RowCodec(NUMBERS.columns)
+    reader = CanonicalReader(CHANGE_FORM, NUMBERS.columns, NUMBERS.key_columns)
+    change = reader.read(ID, b"\x00\x00\x02" + row).change
+    assert change is not None
+    assert change.after == codec.row_bytes(codec.row(row))
+
+
+@given(one_row())
+def test_the_rows_of_a_change_are_what_is_written_of_them(drawn: Drawn) -> None:
+    columns, row = drawn
+    value, codec = b"\x02\x02" + KeyCodec(columns).encode(row), RowCodec(columns)
+    value += b"\x02" + value[2:]
+    longer = [value[:at] + bytes([byte | 0x80, 0]) + value[at + 1 :] for at, byte in enumerate(value)]
+    for each in (value, *longer):
+        try:
+            change, rows = codec.change(each)
+        except InvalidRecordError:
+            assert each != value
+            continue
+        assert rows in (None, tuple(map(codec.row_bytes, filter(None, (change.before, change.after)))))
 
 
 VNODE_COUNT = 32_768  # the most there can be, so that agreement is least likely by chance

@@ -72,9 +72,9 @@ class Shown:
             )
         form = RecordForm.of_output(job, table)
         sent = reader_of(form, job.columns_of(table), job.key_columns_of(table))
-        change, *_, width = sent.record(entry.key, entry.value)
+        read = sent.record(entry.key, entry.value)
+        change, columns = read.change, columns[: read.width]
         assert change is not None
-        columns = columns[:width]
         if not table.has_key:
             return f"{'-' if entry.key is None else entry.key.decode()} {_text(change.row, columns)}"
         key = "/".join(

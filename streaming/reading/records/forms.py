@@ -132,6 +132,7 @@ class ReadRecord(NamedTuple):
     `left_out` are columns, by index, whose value is what it was: None in `change`. `place` is where the change stands
     in the log of its database, where that can be compared. `key` is the record's; None where it was not read. `width`:
     with how many columns the row was written, in an output that may get some; None elsewhere, and without a row.
+    `rows` are those before and after as `RowCodec` writes them, where the record has these bytes; None elsewhere.
     """
 
     change: Change | None
@@ -139,6 +140,7 @@ class ReadRecord(NamedTuple):
     place: PlaceInLog | None = None
     key: Key | None = None
     width: int | None = None
+    rows: tuple[bytes | None, bytes | None] | None = None
 
 
 CHANGE_FORM = RecordForm()

@@ -43,9 +43,10 @@ class PlainChanges(UpstreamReader):
         if not value:
             raise InputError(Code.EMPTY_RECORD, where=where, found="a value of 0 bytes")
         try:
-            return ReadRecord(self._changes.change(value))
+            change, rows = self._changes.change(value)
         except InvalidRecordError as reason:
             raise reason.as_input(Code.CHANGE_MALFORMED, "a value", where) from None
+        return ReadRecord(change, rows=rows)
 
 
 def _output(form: RecordForm, columns: Columns, key_columns: Columns) -> UpstreamReader:

@@ -11,7 +11,7 @@ import datetime as dt
 import struct
 from collections.abc import Callable, Sequence
 from decimal import Context, Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 from schemas.errors import Code
 from schemas.records import Change, Op, Row
@@ -32,13 +32,17 @@ _EXACT = Context(prec=2 * MAX_DECIMAL_PRECISION)  # the default context rounds a
 
 
 class AvroCursor:
-    """Bytes, read from `at` on. Its methods raise InvalidRecordError; AVRO_TRUNCATED at the end of the bytes."""
+    """Bytes, read from `at` on. Its methods raise InvalidRecordError; AVRO_TRUNCATED at the end of the bytes.
 
-    __slots__ = ("at", "data", "depth", "most_items")
+    `is_canonical`: all that was read has the bytes that `RowCodec.row_bytes` would write for it.
+    """
+
+    __slots__ = ("at", "data", "depth", "is_canonical", "most_items")
 
     def __init__(self, data: bytes, at: int = 0, *, most_items: int | None = None) -> None:
         """`most_items`: of an array, where few bytes may ask for any number of them."""
         self.data, self.at, self.depth, self.most_items = data, at, 0, most_items
+        self.is_canonical = True
 
     def long(self) -> int:
         """Zigzag, seven bits a byte, ten bytes at most."""
@@ -51,6 +55,7 @@ class AvroCursor:
                     raw |= (byte & 0x7F) << shift
                     shift += 7
                 raw |= byte << shift
+                self.is_canonical &= byte > 0  # else one byte less would do
         except IndexError:
             raise InvalidRecordError("truncated", Code.AVRO_TRUNCATED) from None
         if at - self.at >= _LONG_BYTES:
@@ -147,11 +152,18 @@ def _decimal_reader(kind: ColumnType) -> FieldReader:
         if not data:
             raise InvalidRecordError("a decimal of no byte")
         unscaled = int.from_bytes(data, "big", signed=True)
+        cursor.is_canonical &= len(data) == _decimal_size(unscaled)
         if not -beyond < unscaled < beyond:
             raise OverflowError
         return Decimal(unscaled).scaleb(-scale, _EXACT)
 
     return read
+
+
+def _single(cursor: AvroCursor) -> float:
+    number: float = struct.unpack("<f", cursor.take(4))[0]
+    cursor.is_canonical &= number == number  # the bits of a NaN may be others once it is written
+    return number
 
 
 def date_of(number: int) -> dt.date:
@@ -170,7 +182,7 @@ _READERS: dict[TypeName, FieldReader] = {
     TypeName.BOOLEAN: AvroCursor.boolean,
     TypeName.INT: _int,
     TypeName.BIGINT: AvroCursor.long,
-    TypeName.FLOAT: lambda cursor: struct.unpack("<f", cursor.take(4))[0],
+    TypeName.FLOAT: _single,
     TypeName.DOUBLE: lambda cursor: struct.unpack("<d", cursor.take(8))[0],
     TypeName.STRING: AvroCursor.string,
     TypeName.BINARY: AvroCursor.bytes,
@@ -201,9 +213,13 @@ def twos_complement(number: int) -> bytes:
     return number.to_bytes(bits // 8 + 1, "big", signed=True)
 
 
+def _decimal_size(number: int) -> int:
+    """A byte more than it needs for -128 and the like: outputs have that form, and a key has one for good."""
+    return number.bit_length() // 8 + 1
+
+
 def _decimal_bytes(number: int) -> bytes:
-    """With a byte more than it needs for -128 and the like: outputs have that form, and a key has one for good."""
-    return number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True)
+    return number.to_bytes(_decimal_size(number), "big", signed=True)
 
 
 def unscaled_of(value: Decimal, kind: ColumnType) -> int:
@@ -233,6 +249,13 @@ _WRITERS: dict[TypeName, FieldWriter] = {
     TypeName.DATE: lambda value: long_bytes((value - EPOCH.date()).days),
     TypeName.TIMESTAMP: lambda value: long_bytes((value - EPOCH) // MICROSECOND),
 }
+
+
+class ReadChange(NamedTuple):
+    """A change, and its rows before and after as bytes; `rows` is None where these are not what `row_bytes` writes."""
+
+    change: Change
+    rows: tuple[bytes | None, bytes | None] | None
 
 
 class RowCodec:
@@ -269,18 +292,22 @@ class RowCodec:
         cursor.end()
         return row
 
-    def change(self, data: bytes) -> Change:
+    def change(self, data: bytes) -> ReadChange:
         """All of the bytes as one change. Raises: InvalidRecordError, UNKNOWN_OP for an op that there is not."""
         cursor = AvroCursor(data)
         number = cursor.integer()
         if not 0 <= number < len(_OPS):
             raise InvalidRecordError(f"op {number} where 0..{len(_OPS) - 1} exist", Code.UNKNOWN_OP)
-        before, after = self.optional_row(cursor), self.optional_row(cursor)
+        begin, before = cursor.at, self.optional_row(cursor)
+        middle, after = cursor.at, self.optional_row(cursor)
         cursor.end()
         change = Change(_OPS[number], before, after)
         if not change.is_well_formed():
             raise InvalidRecordError(f"{change.op.name} with other rows than it has")
-        return change
+        if not cursor.is_canonical:
+            return ReadChange(change, None)
+        # In front of each row stands a byte, which says if it is null.
+        return ReadChange(change, (data[begin + 1 : middle] or None, data[middle + 1 :] or None))
 
     def row_bytes(self, row: Row) -> bytes:
         """A row in its one form. Raises: ValueError, TypeError or the like for values that the columns can't hold."""

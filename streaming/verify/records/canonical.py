@@ -110,7 +110,7 @@ class CanonicalReader:
                 is_other = after is not None and any(after[at] != keys[n] for n, at in self._key_places)
         except InputError as error:
             return CanonicalRecord(None, invalid=True, fault=RecordFault.of(error))
-        change = RowChange(own, *self._rows.written_rows(record.change))
+        change = RowChange(own, *(record.rows or self._rows.written_rows(record.change)))
         rest = ReadRecord(None, record.left_out, record.place, None, record.width)
         return CanonicalRecord(change, rest, has_other_key=is_other)
 
