@@ -171,8 +171,9 @@ def test_what_has_no_schema_of_a_row_lacks_nothing() -> None:
         {"payload": row, "schema": framed(["id"], row)["schema"]},
         framed(["id"], None),
         {"schema": "text"},
+        json.dumps(framed(["id"], row)).encode() + b"\xff",  # though another record has its frame
         b'{"schema": [}, "payload": 5}',
-    ) == [None, None, None, "c,d", None, None, None, "c,d", None, None]
+    ) == [None, None, None, "c,d", None, None, None, "c,d", None, None, None]
 
 
 def test_the_row_of_an_event_is_a_field_of_its_schema() -> None:

@@ -48,7 +48,8 @@ class FrameColumns:
         frame = self._frames.frame_of(values[int(rows[0])].as_py().decode(errors="replace"), self._lacking)
         if frame is None:
             return rows[1:]
-        is_same = flags_of(pc.starts_with(taken(values, rows), frame.begin))
+        own = taken(values, rows)
+        is_same = flags_of(pc.and_(pc.starts_with(own, frame.begin), pc.ends_with(own, "}")))
         codes[rows[is_same]] = len(found)
         found.append(frame.shape)
         return rows[~is_same]
