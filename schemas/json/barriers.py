@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import from_json
 
 from schemas.avro.codec import MAX_BARRIER_BYTES, check_barrier
 from schemas.avro.record_bytes import MalformedError
@@ -96,12 +97,15 @@ def decode_beside(
             expected=f"at most {MAX_BARRIER_BYTES}",
         )
     try:
+        from_json(value or b"", allow_inf_nan=False)  # the model takes them, which no JSON has
         read = _Value.model_validate_json(value or b"")
         mutation = _mutation(read.mutation, where)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         place = ".".join(map(str, first["loc"])) or "value"
         raise _malformed(f"{place}: {first['type']}", where) from None
+    except ValueError as reason:
+        raise _malformed(f"no JSON: {reason}", where) from None
     barrier = Barrier(
         curr=int(read.curr),
         prev=int(read.prev),

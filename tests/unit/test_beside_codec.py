@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -82,6 +83,8 @@ def test_the_value_is_what_the_contract_says() -> None:
         {"end": -1},
         {"end": None},
         {"end": 1.5},
+        {"mutation": {"Later": {"limit": math.inf}}},
+        {"note": -math.inf},
     ],
 )
 def test_a_field_that_is_wrong_is_named_and_its_value_is_not_shown(over: dict[str, Any]) -> None:
