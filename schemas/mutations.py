@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import Any
+from typing import Any, NoReturn
 
 from pydantic import TypeAdapter
 
@@ -37,7 +37,7 @@ def named(mutation: Mutation) -> tuple[str, dict[str, Any]]:
 def named_from(name: str, text: str) -> Mutation:
     """The mutation with a name and the JSON text of its fields. Raises: ValueError."""
     try:
-        fields = json.loads(text)
+        fields = json.loads(text, parse_constant=_refuse)
     except RecursionError:
         raise ValueError("too deep") from None
     if name == Alter.__name__ and (alter := _alter(fields)) is not None:
@@ -50,6 +50,10 @@ def named_from(name: str, text: str) -> Mutation:
     if fields.keys() != asdict(mutation).keys():
         raise ValueError(f"{name} with other fields than its own")
     return mutation
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant}, which is no JSON")
 
 
 def _alter(fields: object) -> Alter | None:

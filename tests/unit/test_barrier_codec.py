@@ -146,6 +146,7 @@ def test_the_reader_of_verify_reads_the_same(barrier: Barrier) -> None:
         ("Lanes", "{"),
         ("Stop", "{}"),
         ("Alter", "?"),
+        ("Later", '{"limit":Infinity}'),
     ],
 )
 def test_a_named_mutation_with_a_value_that_is_not_its_own_is_refused(name: str, value: str) -> None:
