@@ -103,9 +103,9 @@ def connector_at(url: str) -> Connector:
 
 def check_connector(found: Connector, expected: Expected) -> None:
     """Raises: ConfigError(CONNECTOR_MISFIT), EnvironmentProblem(POSTGRES_NOT_STREAMING)."""
-    reason = next(_incompatible_settings(found, expected), None)
-    if reason is not None:
-        name, wanted = reason
+    wrong = next(_incompatible_settings(found, expected), None)
+    if wrong is not None:
+        name, wanted = wrong
         raise ConfigError(
             Code.CONNECTOR_MISFIT,
             where=WHERE,

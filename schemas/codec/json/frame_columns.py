@@ -9,12 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.codec.json.text import FRAMED, Frames
-from schemas.codec.results import Rows, flags_of, taken
+from schemas.codec.results import flags_of
 from schemas.json.tokens import FieldSchema
 from schemas.table import Column
-
-_MOST_FRAMES = 8
-"""Frames of one block, each of which is a pass over its records; those in further ones are looked at one by one."""
 
 
 class FrameColumns:
@@ -33,26 +30,17 @@ class FrameColumns:
         Null for a record without a frame, and for one of which it is not certain.
         """
         found, codes = list[str](), np.full(len(values), -1, np.intp)
-        rows = np.flatnonzero(flags_of(pc.starts_with(values, FRAMED)))
-        for _ in range(_MOST_FRAMES):
-            rows = self._alike(values, rows, codes, found)
-        for row in rows.tolist():
-            self._alike(values, np.array([row]), codes, found)
+        framed = np.flatnonzero(flags_of(pc.starts_with(values, FRAMED)))
+        for frame, rows in self._frames.grouped(values, framed, self._lacking):
+            codes[rows] = len(found)
+            found.append(frame.shape)
+        for row in framed[codes[framed] < 0].tolist():
+            alone = self._frames.frame_of(values[row].as_py().decode(errors="replace"), self._lacking)
+            if alone is not None:
+                codes[row] = len(found)
+                found.append(alone.shape)
         texts = pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), pa.array(found, pa.string()))
         return texts.cast(pa.string())
-
-    def _alike(self, values: pa.BinaryArray, rows: Rows, codes: Rows, found: list[str]) -> Rows:
-        """Enters the records with the first one's frame; returns the other rows."""
-        if not len(rows):
-            return rows
-        frame = self._frames.frame_of(values[int(rows[0])].as_py().decode(errors="replace"), self._lacking)
-        if frame is None:
-            return rows[1:]
-        own = taken(values, rows)
-        is_same = flags_of(pc.and_(pc.starts_with(own, frame.begin), pc.ends_with(own, "}")))
-        codes[rows[is_same]] = len(found)
-        found.append(frame.shape)
-        return rows[~is_same]
 
     def _lacking(self, schemas: Mapping[str, FieldSchema]) -> str | None:
         """None for the frame of a record that has no row, such as a null."""

@@ -27,8 +27,6 @@ from schemas.types import Value
 
 _AT_ONCE = 4_096
 """Records that are decoded before their values become arrays: more would not stay in the CPU's cache."""
-_MOST_FRAMES = 8
-"""Frames of one block, by which its records are decoded typed."""
 _REFUSALS = (msgspec.DecodeError, RecursionError, UnicodeError)
 
 Schemas = Mapping[str, FieldSchema]
@@ -122,26 +120,11 @@ class JsonReader(ABC):
         if self._frames is not None:
             is_framed = flags_of(pc.starts_with(texts, FRAMED))
             rest, framed = rest[~is_framed], rest[is_framed]
-            yield from self._by_frame(self._frames, texts, framed)
+            given = texts.cast(pa.binary())
+            for frame, own in self._frames.grouped(given, framed, self.shape):
+                yield frame.shape, own, pc.binary_slice(taken(given, own), frame.size, -1).cast(pa.string())
         if self._plain is not None and len(rest):
             yield self._plain, rest, taken(texts, rest)
-
-    def _by_frame(
-        self, frames: Frames[Shape], texts: pa.StringArray, rows: Rows
-    ) -> Iterator[tuple[Shape, Rows, pa.StringArray]]:
-        # Each frame is a pass over all records that are left, so those of a block with many are read slowly.
-        for _ in range(_MOST_FRAMES):
-            if not len(rows):
-                return
-            frame = frames.frame_of(texts[int(rows[0])].as_py(), self.shape)
-            if frame is None:
-                rows = rows[1:]
-                continue
-            own = taken(texts, rows)
-            is_same = flags_of(pc.and_(pc.starts_with(own, frame.begin), pc.ends_with(own, "}")))
-            framed = taken(own, np.flatnonzero(is_same)).cast(pa.binary())
-            yield frame.shape, rows[is_same], pc.binary_slice(framed, frame.size, -1).cast(pa.string())
-            rows = rows[~is_same]
 
     def _read_slowly(
         self,

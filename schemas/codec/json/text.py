@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, NoReturn, TypeVar
 
@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.codec.results import Flags, Rows, bytes_in, taken
+from schemas.codec.results import Flags, Rows, bytes_in, flags_of, taken
 from schemas.errors import Code
 from schemas.json.tokens import (
     MAX_DEPTH,
@@ -170,6 +170,8 @@ FRAME_PARTS = ("schema", "payload")
 _PAYLOAD = '"payload":'
 _MOST_FRAMES = 64
 """The number of frames that are remembered: one for each table and version of it."""
+_MOST_GROUPS = 8
+"""Frames of one block by which its records are grouped: each is a pass over all records that are left."""
 _MISSING = Token(Kind.BOOLEAN, "false")
 """The marker for a missing payload: neither an object nor null."""
 
@@ -219,6 +221,25 @@ class Frames(Generic[ShapeT]):
             return None
         self._last = found
         return found
+
+    def grouped(
+        self,
+        records: pa.BinaryArray,
+        rows: Rows,
+        shape: Callable[[Mapping[str, FieldSchema]], ShapeT | None],
+    ) -> Iterator[tuple[Frame[ShapeT], Rows]]:
+        """The rows of each frame, of `rows` that begin as one. A row that is in no group is to be read alone."""
+        for _ in range(_MOST_GROUPS):
+            if not len(rows):
+                return
+            frame = self.frame_of(records[int(rows[0])].as_py().decode(errors="replace"), shape)
+            if frame is None:
+                rows = rows[1:]
+                continue
+            own = taken(records, rows)
+            is_same = flags_of(pc.and_(pc.starts_with(own, frame.begin), pc.ends_with(own, "}")))
+            yield frame, rows[is_same]
+            rows = rows[~is_same]
 
 
 def schemas_before(begin: str, image: str | None) -> Mapping[str, FieldSchema] | None:
