@@ -84,6 +84,12 @@ class TableSchema:
         """The columns that earlier records may have had under names that were ignored then."""
         return tuple(column.name for column in self.columns if column.read_as)
 
+    @cached_property
+    def expected_columns(self) -> tuple[Column, ...]:
+        """The columns beside the key that schemas of records should have: all but those that are retired."""
+        key = frozenset(self.primary_key)
+        return tuple(each for each in self.columns if not each.is_retired and each.name not in key)
+
     def as_read(self, epoch: int) -> TableSchema:
         """The table by the names that its columns have in the records of a batch."""
         if epoch > max(self.unread_until, default=0):

@@ -91,8 +91,7 @@ class RegistryFormat(UpstreamFormat):
         may_be_row = self.row_field is None and not names.isdisjoint(FRAME_PARTS)
         if self.on_lost_column == "null" or self.framed.value or may_be_row:
             return None
-        columns = [column for column in table.columns if column.name not in table.primary_key]
-        return FrameColumns(columns, self.row_field)
+        return FrameColumns(table.expected_columns, self.row_field)
 
     @abstractmethod
     def projects(

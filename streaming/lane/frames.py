@@ -26,10 +26,7 @@ class FramesSeen:
     """Takes the records of one lane and batch; call it with each part. `start`: by partition, before the batch."""
 
     def __init__(self, table: TableSchema, start: Mapping[int, Seen]) -> None:
-        key = frozenset(table.primary_key)
-        self._columns = frozenset(
-            each.name for each in table.columns if not each.is_retired and each.name not in key
-        )
+        self._columns = frozenset(each.name for each in table.expected_columns)
         self._start = start
         self._found: dict[int, frozenset[str]] = {}
 

@@ -21,7 +21,7 @@ class FrameColumns:
     """
 
     def __init__(self, columns: Sequence[Column], image: str | None) -> None:
-        self._names = [(each.name, each.names_in_records) for each in columns if not each.is_retired]
+        self._names = [(each.name, each.names_in_records) for each in columns]
         self._frames = Frames[str](image)
 
     def lacking(self, values: pa.BinaryArray) -> pa.StringArray:
